@@ -1,0 +1,1 @@
+"""What an operator asks before and after a deploy."""

@@ -1,0 +1,1 @@
+"""The stacks of one stage, and the settings they are built from."""
