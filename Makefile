@@ -1,0 +1,54 @@
+# The daily commands. Every target sets up what it needs first; `make` alone lists them.
+STAGE ?= dev
+TARGET ?= local
+KEEP ?=
+
+PYTHON_BIN := .venv/bin
+CDK := node_modules/.bin/cdk
+
+export PATH := $(CURDIR)/$(PYTHON_BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format synth deploy destroy integration lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  STAGE=dev chooses the stage; demo takes KEEP=1; integration takes TARGET=local|aws"
+
+setup: ## Make .venv and node_modules ready
+	@scripts/setup
+
+demo: setup ## Deploy both voices to the local cloud, stream real speech, take it all down
+	@$(PYTHON_BIN)/python -m voice_local.demo --stage $(STAGE) $(if $(KEEP),--keep)
+
+test: lint ## Lint, types and every test, the end-to-end one included
+	$(PYTHON_BIN)/pytest -q
+
+lint: setup ## Style and types
+	$(PYTHON_BIN)/ruff check .
+	$(PYTHON_BIN)/ruff format --check .
+	$(PYTHON_BIN)/mypy
+
+format: setup ## Put the code in the house's format
+	$(PYTHON_BIN)/ruff check --fix .
+	$(PYTHON_BIN)/ruff format .
+
+synth: setup ## Write the CloudFormation templates to cdk.out/ (needs no credentials)
+	$(CDK) synth --quiet --no-notices -c stage=$(STAGE)
+	@ls -1 cdk.out/*.template.json
+
+deploy: setup ## Deploy both stacks to AWS with your credentials (costs money while it runs)
+	$(CDK) deploy --all -c stage=$(STAGE)
+
+destroy: setup ## Remove both stacks from AWS
+	$(CDK) destroy --all -c stage=$(STAGE)
+
+integration: setup ## Run the post-deploy suite against TARGET=local|aws
+	$(PYTHON_BIN)/pytest -q tests/integration --target $(TARGET) --stage $(STAGE)
+
+lock: setup ## Renew the hash-locked requirement sets after a change of pyproject.toml
+	$(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header requirements/bootstrap.in -o requirements/bootstrap.txt
+	$(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header --extra cdk --extra local --extra engines-gpl --group dev pyproject.toml -o requirements/dev.txt
+
+clean: ## Remove what set-up, synthesis and runs made
+	rm -rf .venv node_modules build cdk.out .pytest_cache .mypy_cache .ruff_cache
