@@ -1,0 +1,84 @@
+"""What a person watching the demo sees: one line a step, a spinner while it runs, no wall of log text."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+_TITLE_WIDTH = 34
+
+
+class Step:
+    """A step that is running; its detail is shown beside the spinner, its outcome when it is done."""
+
+    def __init__(self, console: Console, status: Status | None, title: str) -> None:
+        self._console = console
+        self._status = status
+        self._title = title
+        self.outcome = ""
+
+    def progress(self, detail: str) -> None:
+        """Say what is going on now."""
+        if self._status is not None:
+            self._status.update(f"{self._title:<{_TITLE_WIDTH}} [dim]{escape(detail)}[/dim]")
+        else:
+            self._console.print(f"    {escape(detail)}", highlight=False)
+
+    @contextmanager
+    def handing_over_the_terminal(self) -> Iterator[None]:
+        """Stop the spinner while a child process writes to the terminal itself."""
+        if self._status is not None:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
+
+
+class Display:
+    """Prints to the console; plain lines where it is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Show a step from its start to its end, with the time it took."""
+        began = time.monotonic()
+        status = self.console.status(title, spinner="dots") if self.console.is_terminal else None
+        step = Step(self.console, status, title)
+        if status is None:
+            self.console.print(f"  … {escape(title)}", highlight=False)
+        else:
+            status.start()
+        done = False
+        try:
+            yield step
+            done = True
+        finally:
+            if status is not None:
+                status.stop()
+            mark = "[green]✓[/green]" if done else "[red]✗[/red]"
+            took = f"{time.monotonic() - began:6.1f} s"
+            self.console.print(
+                f"  {mark} {escape(title):<{_TITLE_WIDTH}}[dim]{took}[/dim]  {escape(step.outcome)}", highlight=False
+            )
+
+    def quote(self, speaker: str, text: str) -> None:
+        """Show what was said or heard."""
+        self.console.print(f"      [dim]{speaker:<8}[/dim] {escape(text)}", highlight=False)
+
+    def figures(self, rows: list[tuple[str, str, str]]) -> None:
+        """Show a table of (measure, value, meaning)."""
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right", style="cyan")
+        table.add_column(style="dim")
+        for row in rows:
+            table.add_row(*row)
+        self.console.print(table)
