@@ -18,5 +18,7 @@ class LocalIdentity:
 
     region: str = DEFAULT_REGION
     account_id: str = ACCOUNT_ID
-    access_key_id: str = field(default_factory=lambda: "AKIALOCAL" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(11)))
+    access_key_id: str = field(
+        default_factory=lambda: "AKIALOCAL" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(11))
+    )
     secret_access_key: str = field(default_factory=lambda: secrets.token_urlsafe(30), repr=False)

@@ -5,7 +5,14 @@ import random
 _OPENINGS = ("Good morning", "Hello there", "Good evening", "Welcome back", "Thank you for waiting")
 _PEOPLE = ("the captain", "my sister", "our teacher", "the old doctor", "your neighbour", "the young painter")
 _VERBS = ("found", "repaired", "borrowed", "carried", "painted", "remembered")
-_THINGS = ("a wooden table", "the green bicycle", "a heavy suitcase", "the silver watch", "an empty bottle", "the garden gate")
+_THINGS = (
+    "a wooden table",
+    "the green bicycle",
+    "a heavy suitcase",
+    "the silver watch",
+    "an empty bottle",
+    "the garden gate",
+)
 _PLACES = ("near the river", "behind the station", "under the bridge", "beside the market", "in the kitchen")
 _CLOSINGS = (
     "Please call me back tomorrow afternoon.",
