@@ -1,0 +1,255 @@
+"""A SageMaker real-time endpoint that takes bidirectional streams."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from aws_cdk import Annotations, ArnFormat, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from voice_constructs.accelerators import Accelerator, accelerator_of
+from voice_constructs.errors import InvalidPropertiesError
+from voice_constructs.instance_pools import InstancePools
+from voice_constructs.model_weights import ModelWeights
+from voice_constructs.serving_image import ServingImage
+
+VARIANT_NAME = "AllTraffic"
+"""The endpoint's only production variant."""
+
+_ENDPOINT_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
+_MAX_ENDPOINT_NAME = 63
+_SECRET_NAME = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)(?:_|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class StartupTimeouts:
+    """How long SageMaker waits for an instance's container, in seconds; each 60-3600.
+
+    Attributes:
+        health_check: from the container's start to its first `/ping` with status 200. Weights from the hub are
+            downloaded in this time, and the model is compiled.
+        model_download: for weights in S3, before the container starts.
+    """
+
+    health_check: int = 1800
+    model_download: int = 1800
+
+
+class VoiceEndpoint(Construct):
+    """Execution role, log group, model, endpoint config and endpoint of one streaming voice model.
+
+    The endpoint and its log group carry literal names, because clients and alarms must name them before they exist. The
+    models and the endpoint config carry none: they cannot be changed, only replaced, and CloudFormation cannot
+    replace what has a fixed name.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,  # noqa: A002 - the CDK's own name for it
+        *,
+        endpoint_name: str,
+        image: ServingImage,
+        weights: ModelWeights,
+        pools: InstancePools | None = None,
+        environment: Mapping[str, str] | None = None,
+        environment_without_bfloat16: Mapping[str, str] | None = None,
+        instance_count: int = 1,
+        timeouts: StartupTimeouts | None = None,
+        log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+    ) -> None:
+        """Create the endpoint.
+
+        Args:
+            scope: parent construct.
+            id: construct id.
+            endpoint_name: lower case letters, digits and single hyphens, at most 63 characters.
+            image: the serving container.
+            weights: where its weights are.
+            pools: instance types in order of preference. Default: g6, g6e, g5, g4dn xlarge.
+            environment: further variables of the container; no secret, DescribeModel shows them. Default: none.
+            environment_without_bfloat16: what replaces or joins `environment` on GPUs without bfloat16 (T4), which
+                get a model of their own. Default: dtype `half`.
+            instance_count: instances at creation; later updates keep the current count. Default: 1.
+            timeouts: start-up limits. Default: 1800 s each.
+            log_retention: of the container's log. Default: three months.
+            removal_policy: of the log group. Default: DESTROY.
+
+        Raises:
+            InvalidPropertiesError: all that is wrong with the properties, at once.
+        """
+        super().__init__(scope, id)
+        pools = pools or InstancePools()
+        timeouts = timeouts or StartupTimeouts()
+        environment = dict(environment or {})
+        for_half_precision = dict(environment_without_bfloat16 or {"SM_VLLM_DTYPE": "half"})
+        problems = _problems(endpoint_name, instance_count, timeouts, {**environment, **for_half_precision})
+        if problems:
+            raise InvalidPropertiesError(self.node.path, problems)
+
+        self.endpoint_name = endpoint_name
+        """The literal name, usable before the endpoint exists."""
+        self.endpoint_arn = Stack.of(self).format_arn(
+            service="sagemaker",
+            resource="endpoint",
+            resource_name=endpoint_name,
+            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
+        )
+        # Created by the stack: SageMaker's own log group would never expire and stay behind for ever.
+        self.log_group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/sagemaker/Endpoints/{endpoint_name}",
+            retention=log_retention,
+            removal_policy=removal_policy,
+        )
+        self.role = self._create_role()
+        self._image_uri = image.bind(self, self.role)
+        self._weights = weights.bind(self.role)
+
+        self.models: dict[bool, sagemaker.CfnModel] = {}
+        """The model for GPUs with bfloat16 (True) and the one for those without (False), as far as pools need them."""
+        for accelerator in pools.accelerators:
+            if accelerator.bfloat16 not in self.models:
+                overrides = {} if accelerator.bfloat16 else for_half_precision
+                model_id = "Model" if accelerator.bfloat16 else "ModelWithoutBfloat16"
+                self.models[accelerator.bfloat16] = self._create_model(model_id, {**environment, **overrides})
+        self._warn_of_unproven(pools)
+
+        self.config = self._create_config(image, pools, timeouts, instance_count)
+        self.endpoint = sagemaker.CfnEndpoint(
+            self,
+            "Endpoint",
+            endpoint_name=endpoint_name,
+            endpoint_config_name=self.config.attr_endpoint_config_name,
+            # Else an update resets a scaled variant to its initial count.
+            retain_all_variant_properties=True,
+        )
+        self.endpoint.node.add_dependency(self.log_group)
+
+    def grant_stream(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow streaming to, and invoking, this endpoint and no other.
+
+        The bidirectional stream has an action of its own; `sagemaker:InvokeEndpoint` alone is not enough.
+        """
+        return iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["sagemaker:InvokeEndpoint", "sagemaker:InvokeEndpointWithBidirectionalStream"],
+            resource_arns=[self.endpoint_arn],
+        )
+
+    def _create_role(self) -> iam.Role:
+        role = iam.Role(
+            self,
+            "ExecutionRole",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            description=f"What the containers of the SageMaker endpoint {self.endpoint_name} may do",
+        )
+        self.log_group.grant(
+            role, "logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"
+        )
+        # The action takes no resource; the namespace narrows it to the endpoint's instance metrics. Source: the
+        # permissions of an execution role for CreateModel in the SageMaker developer guide.
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["cloudwatch:PutMetricData"],
+                resources=["*"],
+                conditions={"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/Endpoints"}},
+            )
+        )
+        return role
+
+    def _create_model(self, model_id: str, environment: Mapping[str, str]) -> sagemaker.CfnModel:
+        model = sagemaker.CfnModel(
+            self,
+            model_id,
+            execution_role_arn=self.role.role_arn,
+            # Weights in S3 are mounted by SageMaker: the container then needs no network at all.
+            enable_network_isolation=None if self._weights.needs_egress else True,
+            primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
+                image=self._image_uri,
+                environment={"VLLM_NO_USAGE_STATS": "1", **self._weights.environment, **environment},
+                model_data_source=self._weights.model_data_source,
+            ),
+        )
+        # SageMaker tries the role when the model is created: its policy must be attached by then.
+        model.node.add_dependency(self.role.node.find_child("DefaultPolicy"))
+        return model
+
+    def _create_config(
+        self, image: ServingImage, pools: InstancePools, timeouts: StartupTimeouts, instance_count: int
+    ) -> sagemaker.CfnEndpointConfig:
+        variant_model = self._model_for(pools.accelerators[0])
+        return sagemaker.CfnEndpointConfig(
+            self,
+            "Config",
+            production_variants=[
+                sagemaker.CfnEndpointConfig.ProductionVariantProperty(
+                    variant_name=VARIANT_NAME,
+                    model_name=variant_model.attr_model_name,
+                    initial_instance_count=instance_count,
+                    initial_variant_weight=1,
+                    instance_pools=[
+                        self._pool(instance_type, priority, variant_model)
+                        for priority, instance_type in enumerate(pools.instance_types, start=1)
+                    ],
+                    variant_instance_provision_timeout_in_seconds=pools.provision_timeout_seconds,
+                    model_data_download_timeout_in_seconds=timeouts.model_download,
+                    container_startup_health_check_timeout_in_seconds=timeouts.health_check,
+                    inference_ami_version=image.inference_ami.version,
+                    # A stream lasts minutes: the next one belongs on the instance with the fewest open.
+                    routing_config=sagemaker.CfnEndpointConfig.RoutingConfigProperty(
+                        routing_strategy="LEAST_OUTSTANDING_REQUESTS"
+                    ),
+                )
+            ],
+        )
+
+    def _pool(
+        self, instance_type: str, priority: int, variant_model: sagemaker.CfnModel
+    ) -> sagemaker.CfnEndpointConfig.InstancePoolProperty:
+        model = self._model_for(accelerator_of(instance_type))
+        return sagemaker.CfnEndpointConfig.InstancePoolProperty(
+            instance_type=instance_type,
+            priority=priority,
+            model_name_override=None if model is variant_model else model.attr_model_name,
+        )
+
+    def _model_for(self, accelerator: Accelerator) -> sagemaker.CfnModel:
+        return self.models[accelerator.bfloat16]
+
+    def _warn_of_unproven(self, pools: InstancePools) -> None:
+        if pools.without_bfloat16:
+            Annotations.of(self).add_warning_v2(
+                "sagemaker-voice:no-bfloat16",
+                f"{', '.join(pools.without_bfloat16)}: its GPU has no bfloat16, so it runs a model of its own in half "
+                "precision, which is unproven; leave it out of the instance types where quality must not vary",
+            )
+
+
+def _problems(
+    endpoint_name: str, instance_count: int, timeouts: StartupTimeouts, environment: Mapping[str, str]
+) -> list[str]:
+    problems: list[str] = []
+    if _ENDPOINT_NAME.fullmatch(endpoint_name) is None or len(endpoint_name) > _MAX_ENDPOINT_NAME:
+        problems.append(
+            f"endpoint_name is {endpoint_name!r}; use lower case letters, digits and single hyphens, "
+            f"at most {_MAX_ENDPOINT_NAME}"
+        )
+    if instance_count < 1:
+        problems.append(f"instance_count is {instance_count}; a variant with instance pools needs at least 1")
+    for field in fields(timeouts):
+        seconds: int = getattr(timeouts, field.name)
+        if not 60 <= seconds <= 3600:
+            problems.append(f"timeouts.{field.name} is {seconds}; SageMaker takes 60-3600 seconds")
+    problems.extend(
+        f"environment holds {name}: DescribeModel shows it to every reader of the account; keep secrets out and stage "
+        "gated weights in S3"
+        for name in environment
+        if _SECRET_NAME.search(name)
+    )
+    return problems

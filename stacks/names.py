@@ -1,0 +1,16 @@
+"""The literal names by which stacks, clients and operators find one another. Imports nothing of aws-cdk-lib."""
+
+from typing import Literal
+
+Service = Literal["stt", "tts"]
+"""Speech to text, or text to speech."""
+
+
+def endpoint_name(stage: str, service: Service) -> str:
+    """Return the endpoint's name, which is also the name of the stack it is in: `dev-voice-stt`."""
+    return f"{stage}-voice-{service}"
+
+
+def parameter_name(stage: str, service: Service, key: str) -> str:
+    """Return the SSM parameter that publishes one fact of an endpoint: `/sagemaker-voice/dev/stt/endpoint-name`."""
+    return f"/sagemaker-voice/{stage}/{service}/{key}"
