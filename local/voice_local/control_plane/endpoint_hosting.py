@@ -1,0 +1,240 @@
+"""Endpoints that run containers: Creating until `/ping` answers 200, Failed with the reason when it does not.
+
+SageMaker decides the state of an endpoint by `GET /ping` of each variant's container:
+https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html#your-algorithms-inference-algo-ping-requests
+An update starts the new containers beside the old ones and moves over only when they answer (blue/green).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from voice_local.control_plane.settings import ControlPlaneSettings
+from voice_local.interfaces import (
+    Container,
+    ContainerHost,
+    ContainerSpec,
+    EndpointStatus,
+    EndpointView,
+    ImageNotFoundError,
+    ServingContainer,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VariantPlan:
+    """What to run for one production variant."""
+
+    variant: str
+    image: str
+    environment: Mapping[str, str]
+    model_data: str | None
+    startup_seconds: float | None
+    """The variant's `ContainerStartupHealthCheckTimeoutInSeconds`; None when it sets none."""
+
+
+StatusListener = Callable[[str, EndpointStatus, str | None], None]
+"""Told the endpoint's name, its new state and the failure reason; called from the hosting's threads."""
+
+
+class _StartError(Exception):
+    """A container did not become healthy; the message is the endpoint's FailureReason."""
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    name: str
+    status: EndpointStatus
+    running: dict[str, Container] = field(default_factory=dict)
+    started: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    operation: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the one operation at work on it, so that a deletion ends after a start it cut short."""
+
+
+class EndpointHosting:
+    """Runs the containers of all endpoints of one local cloud."""
+
+    def __init__(self, host: ContainerHost, settings: ControlPlaneSettings, on_status: StatusListener) -> None:
+        self._host = host
+        self._settings = settings
+        self._on_status = on_status
+        self._lock = threading.Lock()
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+
+    def view(self, name: str) -> EndpointView | None:
+        """Return the endpoint as it is now; never waits for a container."""
+        with self._lock:
+            endpoint = self._endpoints.get(name)
+            if endpoint is None:
+                return None
+            containers = tuple(
+                ServingContainer(variant=variant, port=container.port, bidirectional=container.bidirectional)
+                for variant, container in endpoint.running.items()
+            )
+            return EndpointView(name=name, status=endpoint.status, containers=containers)
+
+    def create(self, name: str, plans: Iterable[VariantPlan]) -> None:
+        """Start the containers of a new endpoint; returns at once."""
+        endpoint = _Endpoint(name, EndpointStatus.CREATING)
+        with self._lock:
+            self._endpoints[name] = endpoint
+        self._run("create", endpoint, lambda: self._create(endpoint, tuple(plans)))
+
+    def update(self, name: str, plans: Iterable[VariantPlan], on_moved: Callable[[], None]) -> None:
+        """Move an endpoint to new containers; returns at once. `on_moved` is called only when they serve."""
+        with self._lock:
+            endpoint = self._endpoints[name]
+            endpoint.status = EndpointStatus.UPDATING
+        self._run("update", endpoint, lambda: self._update(endpoint, tuple(plans), on_moved))
+
+    def delete(self, name: str, on_gone: Callable[[], None]) -> None:
+        """Stop an endpoint's containers; returns at once. `on_gone` is called when every process of it is gone."""
+        with self._lock:
+            endpoint = self._endpoints[name]
+            endpoint.status = EndpointStatus.DELETING
+            endpoint.cancelled.set()
+        self._run("delete", endpoint, lambda: self._delete(endpoint, on_gone))
+
+    def close(self) -> None:
+        """Stop every container and wait for the threads, at most `stop_seconds` for all of them."""
+        with self._lock:
+            self._closed = True
+            endpoints = list(self._endpoints.values())
+            threads = list(self._threads)
+        for endpoint in endpoints:
+            endpoint.cancelled.set()
+        deadline = time.monotonic() + self._settings.stop_seconds
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for endpoint in endpoints:
+            self._stop_containers(endpoint)
+
+    def _run(self, verb: str, endpoint: _Endpoint, work: Callable[[], None]) -> None:
+        def body() -> None:
+            try:
+                with endpoint.operation:
+                    work()
+            except Exception as error:  # noqa: BLE001 (the end of a thread)
+                # The endpoint's state is the only place left to report to.
+                _log.exception("The %s of endpoint %s ended unexpectedly", verb, endpoint.name)
+                self._set(endpoint, EndpointStatus.FAILED, f"Internal error of the local cloud: {error!r}")
+            finally:
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
+
+        thread = threading.Thread(target=body, name=f"{verb}-endpoint-{endpoint.name}", daemon=True)
+        with self._lock:
+            if self._closed:
+                return
+            self._threads.add(thread)
+        thread.start()
+
+    def _create(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...]) -> None:
+        try:
+            started = self._start_all(endpoint, plans)
+        except _StartError as error:
+            self._set(endpoint, EndpointStatus.FAILED, str(error))
+            return
+        self._adopt(endpoint, started)
+        self._set(endpoint, EndpointStatus.IN_SERVICE, None)
+
+    def _update(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...], on_moved: Callable[[], None]) -> None:
+        try:
+            started = self._start_all(endpoint, plans)
+        except _StartError as error:
+            # As after a blue/green roll-back: the old containers serve on, and the reason is kept.
+            self._set(endpoint, EndpointStatus.IN_SERVICE, str(error))
+            return
+        with self._lock:
+            previous = list(endpoint.running.values())
+        self._adopt(endpoint, started)
+        on_moved()
+        self._set(endpoint, EndpointStatus.IN_SERVICE, None)
+        for container in previous:
+            container.stop()
+
+    def _delete(self, endpoint: _Endpoint, on_gone: Callable[[], None]) -> None:
+        self._stop_containers(endpoint)
+        with self._lock:
+            if self._endpoints.get(endpoint.name) is endpoint:
+                del self._endpoints[endpoint.name]
+        on_gone()
+
+    def _adopt(self, endpoint: _Endpoint, started: dict[str, Container]) -> None:
+        """Let containers serve, unless the endpoint was deleted while they started."""
+        with self._lock:
+            unwanted = endpoint.cancelled.is_set()
+            if not unwanted:
+                endpoint.running = started
+        if unwanted:
+            for container in started.values():
+                container.stop()
+
+    def _stop_containers(self, endpoint: _Endpoint) -> None:
+        with self._lock:
+            containers, endpoint.running = list(endpoint.running.values()), {}
+        for container in containers:
+            container.stop()
+
+    def _set(self, endpoint: _Endpoint, status: EndpointStatus, reason: str | None) -> None:
+        with self._lock:
+            if endpoint.cancelled.is_set():
+                return
+            endpoint.status = status
+        self._on_status(endpoint.name, status, reason)
+
+    def _start_all(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...]) -> dict[str, Container]:
+        """Start one container a variant and wait until all are healthy; stop them all when one is not."""
+        started: dict[str, Container] = {}
+        try:
+            for plan in plans:
+                started[plan.variant] = self._start(endpoint, plan)
+            for plan in plans:
+                self._wait_healthy(endpoint, plan, started[plan.variant])
+        except BaseException:
+            for container in started.values():
+                container.stop()
+            raise
+        return started
+
+    def _start(self, endpoint: _Endpoint, plan: VariantPlan) -> Container:
+        with self._lock:
+            endpoint.started += 1
+            number = endpoint.started
+        spec = ContainerSpec(
+            name=f"{endpoint.name}-{plan.variant}-{number}",
+            image=plan.image,
+            environment=plan.environment,
+            model_data=plan.model_data,
+        )
+        try:
+            return self._host.start(spec)
+        except (ImageNotFoundError, OSError) as error:
+            raise _StartError(f"The container of production variant {plan.variant} cannot start: {error}") from error
+
+    def _wait_healthy(self, endpoint: _Endpoint, plan: VariantPlan, container: Container) -> None:
+        limit = min(
+            plan.startup_seconds or self._settings.container_startup_seconds, self._settings.container_startup_seconds
+        )
+        deadline = time.monotonic() + limit
+        # The first sentence is SageMaker's own.
+        failed = f"The primary container for production variant {plan.variant} did not pass the ping health check."
+        while not container.ping():
+            if (code := container.exit_code()) is not None:
+                raise _StartError(f"{failed} It ended with exit code {code}. {_last_line(container)}".rstrip())
+            if time.monotonic() >= deadline:
+                raise _StartError(f"{failed} It did not answer within {limit:g} s. {_last_line(container)}".rstrip())
+            if endpoint.cancelled.wait(self._settings.ping_interval_seconds):
+                raise _StartError(f"Endpoint {endpoint.name} was deleted while it started.")
+
+
+def _last_line(container: Container) -> str:
+    lines = [line.strip() for line in container.output_tail().splitlines() if line.strip()]
+    return f"Last line of its output: {lines[-1]}" if lines else "It wrote no output."

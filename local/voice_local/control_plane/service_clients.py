@@ -1,0 +1,55 @@
+"""Clients of the local cloud's own API, for resources that stacks create through it."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from botocore import xform_name
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.model import StructureShape
+
+from voice_local.identity import LocalIdentity
+from voice_local.isolation import isolated_client
+
+
+class ServiceClients:
+    """One client a service, made when first needed; used from several threads."""
+
+    def __init__(self, identity: LocalIdentity, endpoint_url: str) -> None:
+        self._identity = identity
+        self._endpoint_url = endpoint_url
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def of(self, service: str) -> Any:
+        """Return the botocore client of a service."""
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = isolated_client(
+                    service, identity=self._identity, endpoint_url=self._endpoint_url
+                )
+            return self._clients[service]
+
+    def input_shape(self, service: str, operation: str) -> StructureShape:
+        """Return botocore's shape of an operation's input."""
+        shape: StructureShape = self.of(service).meta.service_model.operation_model(operation).input_shape
+        return shape
+
+    def call(self, service: str, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call an operation by the name of the API's reference, such as `CreateModel`.
+
+        Raises:
+            ClientError: the service refused.
+            BotoCoreError: the arguments are invalid, or the service does not answer.
+        """
+        answer: dict[str, Any] = getattr(self.of(service), xform_name(operation))(**arguments)
+        return answer
+
+
+def reason_of(error: ClientError | BotoCoreError) -> str:
+    """Return an API error in the form CloudFormation shows as a resource's status reason."""
+    if not isinstance(error, ClientError):
+        return str(error)
+    described, metadata = error.response["Error"], error.response.get("ResponseMetadata", {})
+    status = metadata.get("HTTPStatusCode", "?")
+    return f"{described.get('Message', '')} (Error Code: {described['Code']}, Status Code: {status})"

@@ -1,0 +1,182 @@
+"""Joins CloudFormation's API, as moto answers it, to the operations that run in the background.
+
+What moto 5.2 does not do, and what is done here:
+
+- operations end inside the call: handed to `StackOperations`
+- a second change set breaks, outputs are missing after one: executed as an ordinary create or update
+- outputs are worked out while resources are missing: shown when the operation has ended
+- no UpdateTerminationProtection, and a protected stack is deleted all the same
+- a resource's state is the stack's: each resource that exists is CREATE_COMPLETE or UPDATE_COMPLETE
+"""
+
+import threading
+from typing import Any
+
+from moto.cloudformation import models, parsing, responses
+from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
+from moto.cloudformation.utils import generate_stack_id
+from moto.core.responses import ActionResult
+
+from voice_local.control_plane.patches import Patches
+from voice_local.control_plane.stack_operations import StackOperations
+from voice_local.control_plane.stack_template import StackResources
+
+_CHANGEABLE = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
+
+
+class StackApi:
+    """The part of CloudFormation's API that changes stacks."""
+
+    def __init__(self, operations: StackOperations, state_lock: threading.RLock) -> None:
+        self._operations = operations
+        self._state_lock = state_lock
+
+    def install(self, patches: Patches) -> None:
+        """Put the gaps' fillings into moto; `patches` takes them out again."""
+        backend = models.CloudFormationBackend
+        patches.method(models.Stack, "_create_resource_map", _resource_map)
+        patches.method(models.Stack, "_create_output_map", _no_outputs_yet)
+        patches.method(backend, "create_stack", self._create_stack)
+        patches.method(backend, "update_stack", self._update_stack)
+        patches.method(backend, "delete_stack", self._delete_stack)
+        patches.method(backend, "execute_change_set", self._execute_change_set)
+        patches.method(
+            responses.CloudFormationResponse, "update_termination_protection", _update_termination_protection
+        )
+        patches.around(responses.CloudFormationResponse, "create_stack", _keep_rollback_choice)
+
+    def _create_stack(self, backend: Any, name: str, template: str, parameters: dict[str, Any], **options: Any) -> Any:
+        if any(stack.name == name for stack in backend.stacks.values()):
+            raise AlreadyExistsException(f"Stack [{name}] already exists")
+        make: Any = models.Stack  # moto's own class, abstract only to a type checker
+        stack = make(
+            stack_id=generate_stack_id(name, backend.region_name, backend.account_id),
+            name=name,
+            template=template,
+            parameters=parameters,
+            account_id=backend.account_id,
+            region_name=backend.region_name,
+            cross_stack_resources=backend.exports,
+            **options,
+        )
+        stack.resource_map.wanted()  # a circle in the template is refused before anything exists
+        backend.stacks[stack.stack_id] = stack
+        self._operations.create(stack, lambda: _show_outputs(backend, stack))
+        return stack
+
+    def _update_stack(self, backend: Any, name: str, *, parameters: list[dict[str, Any]], **wanted: Any) -> Any:
+        stack = backend.get_stack(name)
+        resolved = backend._resolve_update_parameters(instance=stack, incoming_params=parameters)
+        self._update(backend, stack, parameters=resolved, **wanted)
+        return stack
+
+    def _update(
+        self,
+        backend: Any,
+        stack: Any,
+        *,
+        template: str,
+        parameters: dict[str, Any],
+        role_arn: str | None,
+        tags: dict[str, str] | None,
+    ) -> None:
+        if stack.status not in _CHANGEABLE:
+            raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
+        wanted = models.Stack.parse_template(template)
+        if wanted == stack.resource_map.template and parameters == stack.parameters and tags in (None, stack.tags):
+            raise ValidationError(message="No updates are to be performed.")
+
+        def updated() -> None:
+            stack.template, stack.template_dict = template, wanted
+            stack.description = wanted.get("Description")
+            stack.parameters = parameters
+            stack.role_arn = role_arn or stack.role_arn
+            stack.tags = stack.tags if tags is None else tags
+            _show_outputs(backend, stack)
+
+        self._operations.update(stack, wanted, parameters, updated)
+
+    def _delete_stack(self, backend: Any, name_or_stack_id: str) -> None:
+        stack = next((s for s in backend.stacks.values() if name_or_stack_id in (s.name, s.stack_id)), None)
+        if stack is None or stack.status == "DELETE_IN_PROGRESS":
+            return  # as CloudFormation: deleting what is not there succeeds
+        if stack.enable_termination_protection:
+            raise ValidationError(
+                message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+            )
+
+        def deleted() -> None:
+            for name in [
+                name for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id
+            ]:
+                del backend.exports[name]
+            backend.stacks.pop(stack.stack_id, None)
+            backend.deleted_stacks[stack.stack_id] = stack
+
+        self._operations.delete(stack, deleted)
+
+    def _execute_change_set(self, backend: Any, change_set_name: str, stack_name: str | None = None) -> None:
+        del stack_name
+        change_set = backend.describe_change_set(change_set_name)
+        stack = change_set.stack
+        change_set.execution_status = "EXECUTE_COMPLETE"
+        if change_set.change_set_type != "CREATE":
+            self._update(
+                backend,
+                stack,
+                template=change_set.template,
+                parameters=change_set.parameters,
+                role_arn=change_set.role_arn,
+                tags=change_set.tags,
+            )
+            return
+        stack.template, stack.template_dict = change_set.template, change_set.template_dict
+        stack.description = change_set.template_dict.get("Description")
+        stack.parameters = change_set.parameters
+        # moto makes a change set's stack without the exports of the others.
+        stack.cross_stack_resources = backend.exports
+        stack.resource_map.cross_stack_resources = backend.exports
+        stack.resource_map.use(change_set.template_dict, change_set.parameters)
+        self._operations.create(stack, lambda: _show_outputs(backend, stack))
+
+
+def _resource_map(stack: Any) -> StackResources:
+    resources = StackResources(
+        stack.stack_id,
+        stack.name,
+        stack.parameters,
+        stack.tags,
+        account_id=stack.account_id,
+        region_name=stack.region_name,
+        template=stack.template_dict,
+        cross_stack_resources=stack.cross_stack_resources,
+    )
+    resources.load()
+    return resources
+
+
+def _no_outputs_yet(stack: Any) -> Any:
+    return parsing.OutputMap(stack.resource_map, {}, stack.stack_id)
+
+
+def _show_outputs(backend: Any, stack: Any) -> None:
+    stack.output_map = parsing.OutputMap(stack.resource_map, stack.template_dict, stack.stack_id)
+    for name in [name for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id]:
+        del backend.exports[name]
+    for export in stack.exports:
+        backend.exports[export.name] = export
+
+
+def _update_termination_protection(response: Any) -> ActionResult:
+    stack = response.cloudformation_backend.get_stack(response._get_param("StackName"))
+    stack.enable_termination_protection = bool(response._get_bool_param("EnableTerminationProtection"))
+    return ActionResult({"StackId": stack.stack_id})
+
+
+def _keep_rollback_choice(create: Any, response: Any) -> Any:
+    answer = create(response)
+    stack = response.cloudformation_backend.get_stack(response._get_param("StackName"))
+    stack.disable_rollback = (
+        bool(response._get_bool_param("DisableRollback", False)) or response._get_param("OnFailure") == "DO_NOTHING"
+    )
+    return answer

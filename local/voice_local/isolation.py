@@ -1,0 +1,129 @@
+"""Keeps everything the local cloud starts or calls on this machine, whatever the user's shell is set up for.
+
+A developer's environment often holds a profile, filled credential files, proxies, or switches that make an SDK
+ignore configured endpoints. Each of them could send a request to a real account. So child processes get an
+environment made here, and clients in this process come from a session that reads neither environment nor files.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+from botocore.config import Config
+
+from voice_local.identity import LocalIdentity
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+"""The server is on this machine: longer means it is gone."""
+
+READ_TIMEOUT_SECONDS = 60.0
+"""No call of the control plane waits for a container; only a machine under heavy load comes near this."""
+
+_DROPPED_PREFIXES = ("AWS_", "CDK_", "BOTO", "MOTO_")
+_DROPPED_NAMES = frozenset(
+    {
+        # Proxies: a request for loopback must not leave through one. Compared in lower case.
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "ftp_proxy",
+        "no_proxy",
+        # TLS trust and key logs that are not the local cloud's own.
+        "ssl_cert_file",
+        "ssl_cert_dir",
+        "requests_ca_bundle",
+        "curl_ca_bundle",
+        "node_extra_ca_certs",
+        "sslkeylogfile",
+        "node_tls_reject_unauthorized",
+        # Switches that would load foreign code into the CDK CLI or point the Docker client elsewhere.
+        "node_options",
+        "docker_host",
+        "docker_context",
+        "docker_config",
+    }
+)
+
+
+def isolated_environment(
+    base: Mapping[str, str],
+    *,
+    identity: LocalIdentity,
+    control_plane_url: str,
+    data_plane_url: str | None = None,
+    ca_bundle: Path | None = None,
+) -> dict[str, str]:
+    """Return the environment for a child process that can reach the local cloud and no other.
+
+    Args:
+        base: usually `os.environ`; everything in it that could lead to another account, endpoint or proxy is left out.
+        identity: the keys, the account and the region of the local cloud.
+        control_plane_url: `http://127.0.0.1:PORT`, for every service but the streaming one.
+        data_plane_url: `https://127.0.0.1:PORT`, for bidirectional streams; without it, streams have no endpoint and
+            go to the control plane, which knows none.
+        ca_bundle: PEM file of the data plane's certificate authority.
+    """
+    environment = {
+        name: value
+        for name, value in base.items()
+        if not name.upper().startswith(_DROPPED_PREFIXES) and name.lower() not in _DROPPED_NAMES
+    }
+    environment |= {
+        "AWS_ACCESS_KEY_ID": identity.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": identity.secret_access_key,
+        "AWS_REGION": identity.region,
+        "AWS_DEFAULT_REGION": identity.region,
+        "AWS_ENDPOINT_URL": control_plane_url,
+        # The JavaScript SDK would put the bucket into the host name; with a URL of its own it is asked by path.
+        "AWS_ENDPOINT_URL_S3": control_plane_url,
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+        "CDK_DEFAULT_ACCOUNT": identity.account_id,
+        "CDK_DEFAULT_REGION": identity.region,
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "CDK_DISABLE_VERSION_CHECK": "1",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+        "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+        "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+    }
+    if data_plane_url is not None:
+        environment["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2"] = data_plane_url
+    if ca_bundle is not None:
+        environment["SSL_CERT_FILE"] = str(ca_bundle)
+    return environment
+
+
+def isolated_client(service: str, *, identity: LocalIdentity, endpoint_url: str) -> Any:
+    """Return a botocore client of the local cloud that reads no environment variable, no file and no proxy."""
+    # A botocore variable is (name in a config file, name in the environment, default, conversion).
+    session = botocore.session.Session(
+        session_vars={
+            "profile": (None, None, None, None),
+            "config_file": (None, None, os.devnull, None),
+            "credentials_file": (None, None, os.devnull, None),
+            "ca_bundle": (None, None, None, None),
+            "data_path": (None, None, None, None),
+            "region": (None, None, identity.region, None),
+        }
+    )
+    return session.create_client(
+        service,
+        region_name=identity.region,
+        endpoint_url=endpoint_url,
+        aws_access_key_id=identity.access_key_id,
+        aws_secret_access_key=identity.secret_access_key,
+        config=Config(
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            read_timeout=READ_TIMEOUT_SECONDS,
+            retries={"total_max_attempts": 2},
+            proxies={"http": "", "https": ""},
+            s3={"addressing_style": "path"},
+            inject_host_prefix=False,
+        ),
+    )
