@@ -1,0 +1,101 @@
+"""Settings of the bridge: each limit and time-out with its variable, its default and the reason for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from voxtral_bridge.errors import ConfigurationError
+
+SECONDS_PER_TOKEN = 0.08
+"""Voxtral Realtime spends one token for 80 ms of audio."""
+
+LENGTH_MARGIN_TOKENS = 64
+"""Kept free below MAX_MODEL_LEN (5 s): the prompt, and the silence vLLM pads the last audio with."""
+
+
+def _read_from[T](*names: str, default: T) -> T:
+    """Declare a setting: the first of the variables `names` that is set, else `default`."""
+    return field(default=default, metadata={"names": names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSettings:
+    """What the bridge can be told by environment; times in seconds."""
+
+    host: str = _read_from("BRIDGE_HOST", default="127.0.0.1")
+    """Loopback unless told otherwise; the image sets 0.0.0.0, as SageMaker's proxy comes from outside."""
+    port: int = _read_from("BRIDGE_PORT", "SAGEMAKER_BIND_TO_PORT", default=8080)
+    """SageMaker's port for a container."""
+    vllm_port: int = _read_from("VLLM_PORT", default=8081)
+    """Where vLLM listens on loopback."""
+    max_sessions: int = _read_from("BRIDGE_MAX_SESSIONS", "SM_VLLM_MAX_NUM_SEQS", default=256)
+    """As many as the engine runs at once (256 is vLLM's own default): one more would wait in its queue, silent."""
+    max_model_len: int = _read_from("SM_VLLM_MAX_MODEL_LEN", default=0)
+    """Tokens of one generation; 0: not told, no limit of audio. At it an old engine dies and a new one goes deaf."""
+    max_message_bytes: int = _read_from("BRIDGE_MAX_MESSAGE_BYTES", default=16 * 1024 * 1024)
+    """Of one WebSocket message, both ways: vLLM's own limit."""
+    inbox_bytes: int = _read_from("BRIDGE_INBOX_BYTES", default=256 * 1024)
+    """Held for one client before it is read no further; one message may go over it."""
+    idle_timeout: float = _read_from("BRIDGE_IDLE_TIMEOUT", default=300.0)
+    """Without a message either way. vLLM has no limit of its own and holds the KV cache for ever."""
+    stall_timeout: float = _read_from("BRIDGE_STALL_TIMEOUT", default=60.0)
+    """Without output while audio comes in: vLLM answers every 80 ms of audio, so it hangs."""
+    connect_timeout: float = _read_from("BRIDGE_CONNECT_TIMEOUT", default=10.0)
+    """To open a session on vLLM; on loopback it takes milliseconds."""
+    drain_timeout: float = _read_from("BRIDGE_DRAIN_TIMEOUT", default=10.0)
+    """Without output while a generation is finished; once the client has gone, in all."""
+    shutdown_drain: float = _read_from("BRIDGE_SHUTDOWN_DRAIN", default=12.0)
+    """For generations in progress at SIGTERM; with drain and closing below the 30 s after which SageMaker kills."""
+    close_timeout: float = _read_from("BRIDGE_CLOSE_TIMEOUT", default=2.0)
+    """For a peer to answer a closing handshake."""
+    keepalive: float = _read_from("BRIDGE_KEEPALIVE", default=10.0)
+    """Between pings to vLLM, and for each answer: a wedged server is found within twice this."""
+    probe_interval: float = _read_from("BRIDGE_PROBE_INTERVAL", default=1.0)
+    """Between questions to vLLM's /health."""
+    probe_timeout: float = _read_from("BRIDGE_PROBE_TIMEOUT", default=3.0)
+    """Of one such question; with the interval it keeps a wedged engine's /ping at 200 for less than 5 s."""
+    invocation_timeout: float = _read_from("BRIDGE_INVOCATION_TIMEOUT", default=58.0)
+    """Of POST /invocations: SageMaker gives up at 60 s."""
+
+    @property
+    def max_audio(self) -> float | None:
+        """Seconds of audio one generation may take, None when the model's length is not known."""
+        if not self.max_model_len:
+            return None
+        return max(self.max_model_len - LENGTH_MARGIN_TOKENS, 1) * SECONDS_PER_TOKEN
+
+    @property
+    def shutdown_limit(self) -> float:
+        """Seconds from SIGTERM until the bridge has ended, whatever its sessions do."""
+        return self.shutdown_drain + self.drain_timeout + 2 * self.close_timeout
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read the settings; an empty variable counts as not set.
+
+        Raises:
+            ConfigurationError: with every variable that has a value it cannot have.
+        """
+        problems: list[str] = []
+        values: dict[str, Any] = {}
+        for setting in fields(cls):
+            name = next((name for name in setting.metadata["names"] if environment.get(name)), None)
+            if name is None:
+                continue
+            kind: type[Any] = type(setting.default)
+            top = 65535 if setting.name.endswith("port") else 1e9
+            try:
+                value = kind(environment[name])
+            except ValueError:
+                value = None
+            if value is None or (kind is not str and not 0 < value <= top):
+                what = "whole number" if kind is int else "number"
+                problems.append(f"{name} must be a {what} above 0 and at most {top:g}, not {environment[name][:40]!r}")
+            else:
+                values[setting.name] = value
+        settings = cls(**values)
+        if settings.port == settings.vllm_port:
+            problems.append(f"the bridge and vLLM both have port {settings.port}: change BRIDGE_PORT or VLLM_PORT")
+        if problems:
+            raise ConfigurationError(problems)
+        return settings
