@@ -1,0 +1,116 @@
+"""The WebSocket between the platform and a container: opening, keep-alive, closing."""
+
+import asyncio
+import logging
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
+
+from voice_local.data_plane.errors import model_stream_error
+from voice_local.data_plane.model_errors import ModelErrors
+from voice_local.data_plane.routing import ModelTarget
+from voice_local.data_plane.settings import DataPlaneSettings
+from voice_local.interfaces import ServingContainer
+
+BIDIRECTIONAL_LABEL = "com.amazonaws.sagemaker.capabilities.bidirectional-streaming"
+"""Image label without which SageMaker opens no WebSocket to a container."""
+
+GOING_AWAY = 1001
+"""Close code the container sees when its client is gone or its stream failed."""
+
+# At DEBUG the websockets library logs the content of frames: spoken words. This logger never goes below INFO.
+_quiet = logging.getLogger("voice_local.data_plane.websocket")
+_quiet.setLevel(logging.INFO)
+
+
+class _Connect(connect):
+    """Follows no redirect: a container must not lead the platform off loopback."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+async def open_socket(
+    container: ServingContainer, target: ModelTarget, settings: DataPlaneSettings, errors: ModelErrors
+) -> ClientConnection:
+    """Open the container's WebSocket.
+
+    Args:
+        container: where it listens.
+        target: path and query to ask for.
+        settings: the accept deadline and the message limit.
+        errors: makes the ModelErrors of the endpoint.
+
+    Raises:
+        RequestRefusedError: 424 ModelError. The image has no label for bidirectional streaming, nobody listens, the
+            container refused, or it did not accept in time.
+    """
+    if not container.bidirectional:
+        # AWS never opens a socket to such a container, and the client waits in vain. Here it learns why.
+        await asyncio.sleep(settings.accept_seconds)
+        raise errors.failed(
+            f"The container image has no label {BIDIRECTIONAL_LABEL}=true, so that no WebSocket is opened to it. "
+            "Build the image with that label and deploy it again."
+        )
+    uri = f"ws://127.0.0.1:{container.port}/{target.path}" + (f"?{target.query}" if target.query else "")
+    try:
+        return await _Connect(
+            uri,
+            compression=None,
+            proxy=None,
+            open_timeout=settings.accept_seconds,
+            ping_interval=None,
+            close_timeout=settings.half_close_seconds,
+            max_size=settings.largest_message,
+            logger=_quiet,
+        )
+    except InvalidStatus as refusal:
+        response = refusal.response
+        original = (response.body or b"").decode(errors="replace").strip() or response.reason_phrase
+        raise errors.refused(response.status_code, original) from None
+    except TimeoutError:
+        milliseconds = round(settings.accept_seconds * 1000)
+        raise errors.failed(
+            f"The container did not accept the WebSocket connection on /{target.path} within {milliseconds} ms."
+        ) from None
+    except InvalidMessage:
+        raise errors.failed(
+            f"The container closed the connection before it answered the WebSocket handshake on /{target.path}."
+        ) from None
+    except InvalidHandshake as error:
+        raise errors.failed(f"The container's WebSocket handshake is invalid: {error}") from None
+    except OSError as error:
+        raise errors.failed(f"The container does not take connections: {error.strerror or error}.") from None
+
+
+async def keep_alive(websocket: ClientConnection, settings: DataPlaneSettings) -> None:
+    """Ping for ever.
+
+    Raises:
+        StreamFaultError: ModelStreamError after too many pings in a row without a pong.
+    """
+    unanswered: list[asyncio.Future[float]] = []
+    while True:
+        await asyncio.sleep(settings.ping_interval_seconds)
+        unanswered = [pong for pong in unanswered if not pong.done()]
+        if len(unanswered) >= settings.unanswered_pings:
+            raise model_stream_error(
+                f"The container did not answer {settings.unanswered_pings} WebSocket pings in a row.", "StreamBroken"
+            )
+        try:
+            pong = await websocket.ping()
+        except ConnectionClosed:
+            return  # whoever receives from the socket reports how it closed
+        unanswered.append(asyncio.ensure_future(pong))
+
+
+async def leave(websocket: ClientConnection, seconds: float) -> None:
+    """Close a WebSocket whose stream is over; drop it when the container does not answer within `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            await websocket.close(GOING_AWAY)
+    except TimeoutError:
+        _quiet.info("a container did not answer the close frame within %g s", seconds)
+    finally:
+        websocket.transport.abort()
+    await websocket.wait_closed()
