@@ -1,0 +1,108 @@
+"""Where audio to be transcribed comes from."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from voice_client.audio.background import BackgroundReader
+from voice_client.audio.decode import Readable, decode
+from voice_client.audio.pcm import rechunk, to_pcm16
+from voice_client.audio.resample import resample
+from voice_client.errors import BadInputError
+
+STDIN = "-"
+
+type PcmReader = AsyncIterator[bytes]
+"""Chunks of PCM16. A cancelled `anext` must lose nothing: the next one goes on where it stopped."""
+
+
+class AudioSource(Protocol):
+    """Audio that can be read as PCM16."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the audio comes at the speed at which it is spoken (a microphone) and wants no pacing."""
+        ...
+
+    def open(self, *, rate: int, chunk_bytes: int) -> AbstractAsyncContextManager[PcmReader]:
+        """Read the audio from its start as PCM16 little-endian mono.
+
+        Args:
+            rate: wanted sample rate in Hz.
+            chunk_bytes: length of every chunk but the last, an even number.
+
+        Raises:
+            BadInputError: while reading: not audio, or unreadable.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFile:
+    """A file of any format that FFmpeg decodes, or standard input.
+
+    Args:
+        path: the file, or "-" for standard input (which can be read once).
+    """
+
+    path: str | Path
+
+    @property
+    def live(self) -> bool:
+        """A file is there all at once and wants to be paced."""
+        return False
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "standard input" if str(self.path) == STDIN else str(self.path)
+
+    def check(self) -> None:
+        """Decode the first block, to find a wrong file before anything is connected; standard input is left alone.
+
+        Raises:
+            BadInputError: missing, unreadable, empty, or not audio.
+        """
+        if str(self.path) == STDIN:
+            return
+        with self._bytes() as source:
+            next(decode(source, self.name))
+
+    def open(self, *, rate: int, chunk_bytes: int) -> AbstractAsyncContextManager[PcmReader]:
+        """See `AudioSource.open`; decoding runs in a thread, a few chunks ahead."""
+        return BackgroundReader(lambda: self._chunks(rate, chunk_bytes))
+
+    def _chunks(self, rate: int, chunk_bytes: int) -> Iterator[bytes]:
+        with self._bytes() as source:
+            yield from rechunk((to_pcm16(block) for block in resample(decode(source, self.name), rate)), chunk_bytes)
+
+    @contextmanager
+    def _bytes(self) -> Iterator[BinaryIO | Readable]:
+        if str(self.path) == STDIN:
+            yield _Pipe(sys.stdin.buffer)
+            return
+        path = Path(self.path)
+        try:
+            # Through a file of ours and not by name: FFmpeg would take a name such as http://... as an address.
+            file = path.open("rb")
+        except OSError as error:
+            raise BadInputError(f"{self.name} cannot be read: {error.strerror or error}") from error
+        with file:
+            if not path.stat().st_size and path.is_file():
+                raise BadInputError(f"{self.name} is empty")
+            yield file
+
+
+class _Pipe:
+    """Standard input without `seek`, read as it comes instead of waiting for full blocks."""
+
+    def __init__(self, stream: object) -> None:
+        self._stream = stream
+
+    def read(self, size: int, /) -> bytes:
+        read1 = getattr(self._stream, "read1", None) or self._stream.read  # type: ignore[attr-defined]
+        data: bytes = read1(size)
+        return data

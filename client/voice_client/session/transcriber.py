@@ -1,0 +1,385 @@
+"""Speech to text: a source of audio in, typed events out, across losses of the stream."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from voice_client.audio.pacing import Clock, MonotonicClock, Pacer
+from voice_client.audio.source import AudioSource
+from voice_client.errors import BadInputError, DeadlineError, ModelError, ProtocolError, VoiceError
+from voice_client.protocol import realtime
+from voice_client.session.connection import Connection, StreamOpener
+from voice_client.session.endpoint import EndpointAddress, open_endpoint
+from voice_client.session.events import Final, Notice, Partial, SessionStarted, TranscriptEvent
+from voice_client.session.metrics import HearingClock
+from voice_client.session.recording import Recording
+from voice_client.session.settings import Retry, TranscriberSettings
+
+DEFAULT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
+"""The model of the walkthrough, asked for where no stage says which one is deployed."""
+
+type _Emit = Callable[[TranscriptEvent], None]
+
+
+class TranscriptionInterruptedError(VoiceError):
+    """An utterance could not be heard to its end, with or without retries; `__cause__` is the last failure."""
+
+    exit_code = 4
+
+    def __init__(self, cause: VoiceError, *, text_so_far: str, retries: int) -> None:
+        tried = f" (after {retries} new streams)" if retries else ""
+        super().__init__(
+            f"the transcription was interrupted: {cause.message}{tried}",
+            endpoint=cause.endpoint,
+            request_id=cause.request_id,
+            retryable=cause.retryable,
+            advice=cause.advice,
+        )
+        self.text_so_far = text_so_far
+        """What had been heard of the utterance. Not part of the message, which may be logged."""
+
+
+class Transcriber:
+    """A conversation with a speech-to-text model; hears one utterance after the other.
+
+    Made by `connect`, or over any stream of messages:
+
+        async with Transcriber(opener, model="mistralai/Voxtral-Mini-4B-Realtime-2602") as ear:
+            async for event in ear.transcribe(AudioFile("call.m4a")):
+                ...
+
+    Args:
+        opener: opens a stream to the model's `/v1/realtime`.
+        model: name the server knows the model by.
+        retry: how to come back after a loss; None gives the first loss to the caller.
+        settings: limits and time-outs.
+        clock: time for pacing and measures.
+    """
+
+    def __init__(
+        self,
+        opener: StreamOpener,
+        *,
+        model: str,
+        retry: Retry | None = Retry(),  # noqa: B008 - frozen
+        settings: TranscriberSettings = TranscriberSettings(),  # noqa: B008 - frozen
+        clock: Clock | None = None,
+    ) -> None:
+        self._opener = opener
+        self._model = model
+        self._retry = retry
+        self._settings = settings
+        self._clock = clock or MonotonicClock()
+        self._session: _Session | None = None
+        self._announced = False
+        self._utterances = 0
+        self._hearing: asyncio.Task[None] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        *,
+        stage: str | None = None,
+        endpoint_name: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        ca_bundle: str | Path | None = None,
+        model: str | None = None,
+        retry: Retry | None = Retry(),  # noqa: B008 - frozen
+        settings: TranscriberSettings = TranscriberSettings(),  # noqa: B008 - frozen
+    ) -> AsyncGenerator[Self]:
+        """Connect to the speech-to-text endpoint of a stage, or to one given by name.
+
+        Args:
+            stage: the deployed stage whose endpoint is looked up; "dev" when no endpoint is named.
+            endpoint_name: a SageMaker endpoint, instead of a stage.
+            region: AWS region; None takes the SDK's default chain.
+            endpoint_url: another address of the streaming API than AWS's own.
+            ca_bundle: PEM file of certificate authorities to trust instead of the system's.
+            model: name the server knows the model by; None takes what the stage deployed, and Voxtral Realtime for
+                an endpoint given by name (a server that serves another refuses it with `model_not_found`).
+            retry: how to come back after a loss; None gives the first loss to the caller.
+            settings: limits and time-outs.
+
+        Raises:
+            VoiceError: credentials, endpoint or connection; each subclass says which.
+        """
+        address = EndpointAddress("stt", stage, endpoint_name, region, endpoint_url, ca_bundle)
+        async with open_endpoint(address, invocation_path=None) as endpoint:
+            name = model or endpoint.model or DEFAULT_MODEL
+            async with cls(endpoint.opener, model=name, retry=retry, settings=settings) as ear:
+                yield ear
+
+    async def __aenter__(self) -> Self:
+        self._session = await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.wait({self._hearing})
+        await self._drop()
+
+    async def transcribe(self, source: AudioSource) -> AsyncIterator[TranscriptEvent]:
+        """Hear one utterance; the last event is its `Final`.
+
+        Leaving the loop early ends the utterance and its stream; the next call opens a new one.
+
+        Raises:
+            BadInputError: the source is no audio, or has none in it.
+            TranscriptionInterruptedError: the utterance could not be completed; carries the text so far.
+            ProtocolError: another utterance is still under way.
+        """
+        if self._hearing is not None and self._hearing.cancelling():
+            await asyncio.wait({self._hearing})  # a loop that was left early is still closing its stream
+        elif self._hearing is not None:
+            raise ProtocolError("an utterance is still being heard: the server would lose the second one")
+        events: asyncio.Queue[TranscriptEvent | None] = asyncio.Queue()
+        # A task of its own: an async generator that is left early must not hold a task group open.
+        task = asyncio.create_task(self._hear(source, events.put_nowait), name="voice-utterance")
+        task.add_done_callback(lambda _: events.put_nowait(None))
+        self._hearing = task
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if self._hearing is task:
+                self._hearing = None
+
+    async def _hear(self, source: AudioSource, emit: _Emit) -> None:
+        settings = self._settings
+        recording = Recording(replayable=self._retry is not None, backlog_chunks=settings.backlog_chunks)
+        pace = settings.paced and not source.live
+        pacer = Pacer(self._clock, realtime.BYTES_PER_SECOND) if pace else None
+        utterance = _Utterance(self._utterances, recording, emit, self._clock)
+        self._utterances += 1
+        async with source.open(rate=realtime.SAMPLE_RATE_HZ, chunk_bytes=settings.chunk_bytes) as reader:
+            filling = asyncio.create_task(recording.fill(reader, pacer), name="voice-audio-source")
+            try:
+                await recording.wait_for_first()
+                await self._hear_with_retries(utterance)
+            finally:
+                filling.cancel()
+                await asyncio.wait({filling})
+
+    async def _hear_with_retries(self, utterance: "_Utterance") -> None:
+        while True:
+            try:
+                await self._attempt(utterance)
+            except BadInputError:
+                raise
+            except VoiceError as error:
+                retries = utterance.clock.retries
+                if self._retry is None or not error.retryable or retries >= self._retry.attempts:
+                    raise TranscriptionInterruptedError(error, text_so_far=utterance.shown, retries=retries) from error
+                utterance.clock.retries = retries + 1
+                utterance.emit(Notice("reconnecting", f"{error.message}; opening a new stream and sending again"))
+                await self._clock.sleep(self._retry.wait(retries + 1))
+            else:
+                return
+
+    async def _attempt(self, utterance: "_Utterance") -> None:
+        complete = False
+        try:
+            session = await self._ready()
+            if not self._announced:
+                self._announced = True
+                utterance.emit(SessionStarted(session.id, session.connect_ms))
+            await utterance.hear(session, self._settings)
+            complete = True
+        finally:
+            if not complete:  # what the server still holds of it would spoil the next utterance
+                await self._drop()
+
+    async def _ready(self) -> "_Session":
+        if self._session is not None and self._session.connection.ended:
+            await self._drop()
+        if self._session is None:
+            self._session = await self._open()
+        return self._session
+
+    async def _open(self) -> "_Session":
+        session = await _Session.open(self._opener, self._model, self._settings)
+        self._announced = False
+        return session
+
+    async def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.connection.close()
+
+
+class _Session:
+    """A connection on which the model has been chosen."""
+
+    def __init__(self, connection: Connection[realtime.ServerEvent], session_id: str, connect_ms: float) -> None:
+        self.connection = connection
+        self.id = session_id
+        self.connect_ms = connect_ms
+
+    @classmethod
+    async def open(cls, opener: StreamOpener, model: str, settings: TranscriberSettings) -> Self:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        connection = await Connection.open(opener, realtime.parse)
+        try:
+            try:
+                async with asyncio.timeout(settings.session_created):
+                    created = await cls._created(connection)
+            except TimeoutError as error:
+                raise DeadlineError(
+                    f"the model sent no session.created within {settings.session_created:g} s of the connection"
+                ) from error
+            connect_ms = (loop.time() - started) * 1000
+            await connection.send(realtime.session_update(model))
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, created.id, connect_ms)
+
+    @staticmethod
+    async def _created(connection: Connection[realtime.ServerEvent]) -> realtime.SessionCreated:
+        while True:
+            match (await connection.receive()).event:
+                case realtime.SessionCreated() as created:
+                    return created
+                case realtime.ErrorEvent() as error:
+                    raise _model_error(error)
+                case _:
+                    continue
+
+
+class _Utterance:
+    """What is kept of one utterance over all attempts to have it heard."""
+
+    def __init__(self, number: int, recording: Recording, emit: _Emit, time: Clock) -> None:
+        self.number = number
+        self.recording = recording
+        self.emit = emit
+        self.clock = HearingClock()
+        self.shown = ""
+        """The text of the last `Partial`."""
+        self._time = time
+
+    async def hear(self, session: _Session, settings: TranscriberSettings) -> None:
+        """Send the recording and emit what is heard, to the `Final`."""
+        deadline = _DoneDeadline(settings)
+        sending = asyncio.create_task(self._send(session, deadline), name="voice-sender")
+        receiving = asyncio.create_task(self._receive(session, deadline), name="voice-receiver")
+        try:
+            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not receiving.done():
+                failed = sending.exception()
+                # A broken stream fails on both sides, but only the receiving side can tell what the model said.
+                cause = None if failed is None or isinstance(failed, BadInputError) else settings.cause
+                if failed is None:
+                    await asyncio.wait({receiving})
+                elif cause is not None:
+                    await asyncio.wait({receiving}, timeout=cause)
+            (receiving if receiving.done() else sending).result()
+        finally:
+            for task in (sending, receiving):
+                task.cancel()
+            await asyncio.wait({sending, receiving})
+
+    async def _send(self, session: _Session, deadline: "_DoneDeadline") -> None:
+        await session.connection.send(realtime.start())
+        async with aclosing(self.recording.chunks()) as chunks:
+            async for chunk in chunks:
+                self.clock.sent(chunk, self._time.now())
+                await session.connection.send(realtime.append(chunk))
+        if not self.recording.total_bytes:
+            raise BadInputError("the audio holds not a single sample")
+        deadline.start(self.recording.total_bytes / realtime.BYTES_PER_SECOND)
+        self.clock.final_commit(self._time.now())
+        await session.connection.send(realtime.finish())
+
+    async def _receive(self, session: _Session, deadline: "_DoneDeadline") -> None:
+        text = ""
+        async with deadline:
+            while True:
+                received = await session.connection.receive()
+                deadline.progress()
+                match received.event:
+                    case realtime.TranscriptionDelta(delta) if delta:
+                        text += delta
+                        self._partial(text, delta)
+                    case realtime.TranscriptionDone() as done:
+                        self._final(done, session, ended=deadline.started)
+                        return
+                    case realtime.ErrorEvent() as error:
+                        raise _model_error(error)
+                    case _:  # an empty delta, or an event of a later release
+                        continue
+
+    def _partial(self, text: str, delta: str) -> None:
+        now = self._time.now()
+        self.clock.words(now)
+        if len(text) <= len(self.shown):
+            return  # a replay hears again what was shown already
+        added = text[len(self.shown) :] if text.startswith(self.shown) else text
+        self.shown = text
+        self.emit(Partial(self.number, text, added if self.clock.retries else delta, self.clock.since_start(now)))
+
+    def _final(self, done: realtime.TranscriptionDone, session: _Session, *, ended: bool) -> None:
+        if not ended:
+            self.shown = done.text
+            # vLLM ends an utterance that reaches the model's length like any other (measured with 0.33).
+            seconds = self.recording.total_bytes / realtime.BYTES_PER_SECOND
+            raise ModelError(
+                f"the model ended the utterance {seconds:.0f} s into the audio, before its end",
+                advice="It reached the model's longest input: raise max_model_len, or send the audio in parts",
+            )
+        now = self._time.now()
+        metrics = self.clock.result(connect_ms=session.connect_ms, audio_bytes=self.recording.total_bytes, now=now)
+        self.emit(Final(self.number, done.text, done.usage, metrics, self.clock.since_start(now)))
+
+
+class _DoneDeadline:
+    """Ends the wait for `done`; runs only from the final commit on, since audio can take any time before."""
+
+    def __init__(self, settings: TranscriberSettings) -> None:
+        self._settings = settings
+        self._timeout = asyncio.timeout(None)
+        self._latest = 0.0
+        self.started = False
+
+    def start(self, audio_seconds: float) -> None:
+        self.started = True
+        self._latest = asyncio.get_running_loop().time() + audio_seconds + self._settings.done_slack
+        self.progress()
+
+    def progress(self) -> None:
+        if self.started and not self._timeout.expired():
+            quiet = asyncio.get_running_loop().time() + self._settings.done_silence
+            self._timeout.reschedule(min(quiet, self._latest))
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        except TimeoutError as late:
+            raise DeadlineError("the model sent no transcription.done after the end of the audio") from late
+
+
+def _model_error(event: realtime.ErrorEvent) -> ModelError:
+    # Only a fault inside the engine can pass; the other codes say that the request itself is wrong.
+    return ModelError(
+        f"the model answered with an error: {event.message}",
+        error_code=event.code,
+        retryable=event.code == "processing_error",
+        advice="Look into the endpoint's log group",
+    )

@@ -1,0 +1,69 @@
+"""Voices and languages that Qwen3-TTS CustomVoice knows, and what a user may have meant."""
+
+import difflib
+from collections.abc import Iterable
+
+from voice_client.errors import BadInputError
+
+LANGUAGES = {
+    "zh": "Chinese",
+    "en": "English",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "de": "German",
+    "fr": "French",
+    "ru": "Russian",
+    "pt": "Portuguese",
+    "es": "Spanish",
+    "it": "Italian",
+}
+"""ISO 639-1 code to the name that the server wants; it refuses codes."""
+
+AUTO = "Auto"
+"""Lets the model find out the language from the text."""
+
+VOICES = ("Vivian", "Serena", "Uncle_Fu", "Dylan", "Eric", "Ryan", "Aiden", "Ono_Anna", "Sohee")
+"""Voices of Qwen3-TTS CustomVoice (its `GET /v1/audio/voices`)."""
+
+DEFAULT_VOICE = "Vivian"
+
+
+def chosen_voice(voice: str | None, *, model: str | None) -> str | None:
+    """Return the server's spelling of the voice to ask a model for.
+
+    The voices of another model than Qwen3-TTS CustomVoice are not known here and pass as they are.
+
+    Raises:
+        BadInputError: the model has no such voice.
+    """
+    if model is not None and not ("qwen3-tts" in model.lower() and "customvoice" in model.lower()):
+        return voice
+    if voice is None:
+        return DEFAULT_VOICE if model is not None else None
+    known = {name.lower(): name for name in VOICES}
+    if (name := known.get(voice.strip().lower().replace(" ", "_"))) is not None:
+        return name
+    raise _unknown("voice", voice, VOICES)
+
+
+def language_name(language: str | None) -> str | None:
+    """Return the server's name of a language given as name ("english") or code ("en", "pt-BR").
+
+    Raises:
+        BadInputError: none of the ten languages.
+    """
+    if language is None:
+        return None
+    given = language.strip().lower()
+    known = {name.lower(): name for name in (*LANGUAGES.values(), AUTO)}
+    code = LANGUAGES.get(given.replace("_", "-").split("-")[0])
+    if (name := known.get(given) or code) is not None:
+        return name
+    raise _unknown("language", language, (*LANGUAGES.values(), AUTO))
+
+
+def _unknown(kind: str, given: str, known: Iterable[str]) -> BadInputError:
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(given.strip().lower(), names, n=1, cutoff=0.6)
+    meant = f": did you mean {names[close[0]]}?" if close else ""
+    return BadInputError(f"there is no {kind} {given!r}{meant}", advice=f"Known are {', '.join(names.values())}")
