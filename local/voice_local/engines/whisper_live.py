@@ -17,13 +17,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import ctranslate2
 import numpy as np
-import onnxruntime
 from faster_whisper import WhisperModel
 from faster_whisper.tokenizer import Tokenizer
 from numpy.typing import NDArray
 
 from voice_local.engines.interfaces import STT_SAMPLE_RATE, EngineUnavailableError, Samples
-from voice_local.engines.voice_activity import WINDOW_SAMPLES, VoiceActivity, load_silero
+from voice_local.engines.voice_activity import WINDOW_SAMPLES, SileroSession, VoiceActivity, load_silero
 from voice_local.engines.whisper_weights import whisper_weights
 from voice_local.engines.word_alignment import agreed_prefix, split_words, words_after
 
@@ -75,7 +74,7 @@ class WhisperLive:
     """Whisper, loaded and warm; serves any number of transcriptions, one run of the model at a time."""
 
     def __init__(
-        self, model: WhisperModel, activity_model: onnxruntime.InferenceSession, language: str, settings: LiveSettings
+        self, model: WhisperModel, activity_model: SileroSession, language: str, settings: LiveSettings
     ) -> None:
         self._model = model
         self._activity_model = activity_model
@@ -185,7 +184,7 @@ class LiveTranscription:
 
     def feed(self, samples: Samples) -> str:
         """Take audio; run the model at most once on the open segment, so that a backlog makes runs rarer, not later."""
-        self._listen(samples.astype(np.float32) / 32768)
+        self._listen(samples.astype(np.float32) / np.float32(32768))
         new = self._take_closed()
         if self._open is not None and self._due(self._open):
             new += self._run_on(self._open)

