@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import boto3
+from botocore.loaders import create_loader
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -349,10 +349,9 @@ class StageSettings(_Section):
     @field_validator("region")
     @classmethod
     def _check_region(cls, value: str | None) -> str | None:
-        # Offline: the SDK ships its list of regions.
-        if value is not None and value not in (known := boto3.Session().get_available_regions("sagemaker")):
-            near = get_close_matches(value, known, n=1)
-            raise ValueError(f"{value!r} is no region with SageMaker{f'; did you mean {near[0]}?' if near else ''}")
+        if value is not None and value not in (known := _regions()):
+            near = " or ".join(get_close_matches(value, known, n=2))
+            raise ValueError(f"{value!r} is no AWS region{f'; did you mean {near}?' if near else ''}")
         return value
 
     @field_validator("log_retention_days")
@@ -455,9 +454,15 @@ def _problem(details: Any, stage: str, overrides: Mapping[str, Any]) -> Settings
         message = f"no such setting{f'; did you mean {near[0]}?' if near else ''}"
     elif details["type"] != "value_error":
         message = f"{message}, not {details['input']!r}"
-    from_command_line = any(key == name or key.startswith(f"{name}.") for name in overrides)
-    source = f"-c {key}=..." if from_command_line else f"cdk.json, {_STAGES_KEY}.{stage}.{key}"
+    given = [f"-c {name}=..." for name in overrides if name == key or name.startswith(f"{key}.")]
+    source = ", ".join(given) or f"cdk.json, {_STAGES_KEY}.{stage}.{key}"
     return SettingsProblem(key, source, message)
+
+
+def _regions() -> list[str]:
+    # From the SDK's own files, and without a session: a profile that does not exist must not matter here.
+    partitions = create_loader().load_data("endpoints")["partitions"]
+    return sorted(region for partition in partitions for region in partition["regions"])
 
 
 def _argument(value: object) -> str:
