@@ -47,30 +47,30 @@ _DROPPED_NAMES = frozenset(
 )
 
 
-def isolated_environment(
-    base: Mapping[str, str],
+def leading_elsewhere(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the variables that could lead a program to another account, endpoint or proxy, sorted."""
+    return sorted(
+        name for name in environment if name.upper().startswith(_DROPPED_PREFIXES) or name.lower() in _DROPPED_NAMES
+    )
+
+
+def connection_variables(
     *,
     identity: LocalIdentity,
     control_plane_url: str,
     data_plane_url: str | None = None,
     ca_bundle: Path | None = None,
 ) -> dict[str, str]:
-    """Return the environment for a child process that can reach the local cloud and no other.
+    """Return the variables that make any AWS SDK, the CDK CLI and our client talk to the local cloud.
 
     Args:
-        base: usually `os.environ`; everything in it that could lead to another account, endpoint or proxy is left out.
         identity: the keys, the account and the region of the local cloud.
         control_plane_url: `http://127.0.0.1:PORT`, for every service but the streaming one.
-        data_plane_url: `https://127.0.0.1:PORT`, for bidirectional streams; without it, streams have no endpoint and
-            go to the control plane, which knows none.
+        data_plane_url: `https://127.0.0.1:PORT`, for bidirectional streams; without it, streams go to the control
+            plane, which knows none.
         ca_bundle: PEM file of the data plane's certificate authority.
     """
-    environment = {
-        name: value
-        for name, value in base.items()
-        if not name.upper().startswith(_DROPPED_PREFIXES) and name.lower() not in _DROPPED_NAMES
-    }
-    environment |= {
+    variables = {
         "AWS_ACCESS_KEY_ID": identity.access_key_id,
         "AWS_SECRET_ACCESS_KEY": identity.secret_access_key,
         "AWS_REGION": identity.region,
@@ -93,10 +93,31 @@ def isolated_environment(
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
     }
     if data_plane_url is not None:
-        environment["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2"] = data_plane_url
+        variables["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2"] = data_plane_url
     if ca_bundle is not None:
-        environment["SSL_CERT_FILE"] = str(ca_bundle)
-    return environment
+        variables["SSL_CERT_FILE"] = str(ca_bundle)
+    return variables
+
+
+def isolated_environment(
+    base: Mapping[str, str],
+    *,
+    identity: LocalIdentity,
+    control_plane_url: str,
+    data_plane_url: str | None = None,
+    ca_bundle: Path | None = None,
+) -> dict[str, str]:
+    """Return the environment for a child process that can reach the local cloud and no other.
+
+    It is `base`, usually `os.environ`, without what could lead elsewhere, and with `connection_variables`.
+    """
+    dropped = set(leading_elsewhere(base))
+    return {name: value for name, value in base.items() if name not in dropped} | connection_variables(
+        identity=identity,
+        control_plane_url=control_plane_url,
+        data_plane_url=data_plane_url,
+        ca_bundle=ca_bundle,
+    )
 
 
 def isolated_client(service: str, *, identity: LocalIdentity, endpoint_url: str) -> Any:
