@@ -56,15 +56,18 @@ def _cut(text: str) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, mark: re.Match[str]) -> bool:
-    if not mark.group().startswith("."):
-        # "Who? me" goes on in small letters only after an ellipsis.
-        return not (mark.group().startswith("…") and text[mark.end() :].lstrip()[:1].islower())
-    word = text[: mark.start()].rsplit(maxsplit=1)[-1:] or [""]
-    bare = word[0].lstrip("\"'“‘«(¿¡[").lower()
-    initial = len(bare) == 1 and bare.isalpha()  # "J. Smith"
-    number = bare.isdigit() and text[mark.end() :].lstrip()[:1].islower()  # "am 3. mai"
     after = text[mark.end() :].lstrip()[:1]
-    return not (mark.group() == "." and (bare in _ABBREVIATIONS or initial or number)) and not after.islower()
+    quoted = mark.group()[-1] in _CLOSING
+    if quoted and (after.islower() or after in {"と", "っ"}):
+        return False  # "Stop!" he said: the sentence goes on after the quotation
+    if mark.group()[0] not in ".…":
+        return True
+    if after.islower():
+        return False
+    word = (text[: mark.start()].rsplit(maxsplit=1)[-1:] or [""])[0].lstrip("\"'“‘«(¿¡[").lower()
+    initial = len(word) == 1 and word.isalpha()  # J. Smith
+    ordinal = len(word) <= 2 and word.isdigit()  # am 3. Mai
+    return not (mark.group() == "." and (word in _ABBREVIATIONS or initial or ordinal))
 
 
 def _limit(sentence: str, longest: int) -> Iterator[str]:

@@ -136,9 +136,8 @@ class Transcriber:
             TranscriptionInterruptedError: the utterance could not be completed; carries the text so far.
             ProtocolError: another utterance is still under way.
         """
-        if self._hearing is not None and self._hearing.cancelling():
-            await asyncio.wait({self._hearing})  # a loop that was left early is still closing its stream
-        elif self._hearing is not None:
+        await self._let_go()
+        if self._hearing is not None:
             raise ProtocolError("an utterance is still being heard: the server would lose the second one")
         events: asyncio.Queue[TranscriptEvent | None] = asyncio.Queue()
         # A task of its own: an async generator that is left early must not hold a task group open.
@@ -154,6 +153,13 @@ class Transcriber:
             await asyncio.wait({task})
             if self._hearing is task:
                 self._hearing = None
+
+    async def _let_go(self) -> None:
+        """Wait for an utterance whose loop was left early; Python closes it some turns of the event loop later."""
+        for _ in range(3):
+            if self._hearing is not None and self._hearing.cancelling():
+                await asyncio.wait({self._hearing})
+            await asyncio.sleep(0)
 
     async def _hear(self, source: AudioSource, emit: _Emit) -> None:
         settings = self._settings
@@ -352,6 +358,7 @@ class _DoneDeadline:
         self._timeout = asyncio.timeout(None)
         self._latest = 0.0
         self.started = False
+        self._running = False
 
     def start(self, audio_seconds: float) -> None:
         self.started = True
@@ -359,16 +366,19 @@ class _DoneDeadline:
         self.progress()
 
     def progress(self) -> None:
-        if self.started and not self._timeout.expired():
+        if self.started and self._running:
             quiet = asyncio.get_running_loop().time() + self._settings.done_silence
             self._timeout.reschedule(min(quiet, self._latest))
 
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()
+        self._running = True
+        self.progress()  # the audio may have ended already
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._running = False
         try:
             await self._timeout.__aexit__(kind, error, traceback)
         except TimeoutError as late:

@@ -44,7 +44,7 @@ def test_an_event_of_a_later_release_is_kept() -> None:
 
 
 def test_an_event_without_its_fields_is_named() -> None:
-    with pytest.raises(ProtocolError, match="audio.done: field total_bytes"):
+    with pytest.raises(ProtocolError, match=r"audio\.done: field total_bytes"):
         speech.parse('{"type": "audio.done"}')
     with pytest.raises(ProtocolError, match="field error should be true or false but is str"):
         speech.parse('{"type": "audio.done", "total_bytes": 1, "error": "no"}')

@@ -1,0 +1,285 @@
+"""The stand-in servers as processes, sockets that break on demand, and streams straight to them."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+
+from voice_client.errors import ConnectError, ConnectionLostError
+
+STT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
+TTS_MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
+
+
+class RawStream:
+    """A WebSocket without SageMaker in between, as the sessions want a stream."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self.sent: list[str] = []
+
+    async def send_text(self, text: str, /) -> None:
+        self.sent.append(text)
+        try:
+            async with asyncio.timeout(10):
+                await self._socket.send(text)
+        except websockets.ConnectionClosed as error:
+            raise ConnectionLostError("the socket is closed") from error
+
+    async def __aiter__(self) -> AsyncIterator[str | bytes]:
+        try:
+            async for message in self._socket:
+                yield message
+        except websockets.ConnectionClosed as error:
+            raise ConnectionLostError("the socket broke") from error
+
+    async def end_input(self) -> None:
+        return
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+@dataclass
+class RawEndpoint:
+    """Opens streams to one address, and remembers them."""
+
+    url: str
+    streams: list[RawStream] = field(default_factory=list)
+
+    async def __call__(self) -> RawStream:
+        try:
+            socket = await connect(self.url, compression=None, max_size=None, close_timeout=1, open_timeout=5)
+        except OSError as error:
+            raise ConnectError(f"nothing listens: {error.strerror}") from error
+        except (websockets.InvalidMessage, websockets.InvalidStatus, TimeoutError) as error:
+            raise ConnectError("the handshake failed") from error
+        self.streams.append(RawStream(socket))
+        return self.streams[-1]
+
+
+@dataclass
+class Server:
+    """A stand-in server that runs."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    path: str
+    log: Path
+
+    def endpoint(self, port: int | None = None) -> RawEndpoint:
+        return RawEndpoint(f"ws://127.0.0.1:{port or self.port}/{self.path}")
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(arguments: list[str], environment: dict[str, str], *, port: int, path: str) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "server.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments], env=os.environ | environment, stdout=output, stderr=output
+            )
+        try:
+            end = time.monotonic() + 30
+            while True:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1).close()
+                    break
+                except OSError:
+                    assert process.poll() is None, log.read_text()
+                    assert time.monotonic() < end, log.read_text()
+                    time.sleep(0.05)
+            yield Server(process, port, path, log)
+        finally:
+            process.kill()
+            process.wait(10)
+
+
+def _stt_server() -> "contextmanager[Server]":  # type: ignore[valid-type]
+    port = _free_port()
+    return _running(
+        ["voice_local.containers.stand_in_vllm", "serve", STT_MODEL, "--port", str(port)],
+        {"VOICE_LOCAL_STT_ENGINE": "deterministic"},
+        port=port,
+        path="v1/realtime",
+    )
+
+
+@pytest.fixture(scope="session")
+def stt_server() -> Iterator[Server]:
+    """A stand-in vLLM whose engine says `w{n}` for each 240 ms of audio."""
+    with _stt_server() as server:
+        yield server
+
+
+@pytest.fixture
+def mortal_stt_server() -> Iterator[Server]:
+    """A stand-in vLLM for one test, which may kill it."""
+    with _stt_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tts_server() -> Iterator[Server]:
+    """A stand-in vLLM-Omni whose engine plays 0.25 s for each word."""
+    port = _free_port()
+    with _running(
+        ["voice_local.containers.stand_in_omni", "serve"],
+        {"VOICE_LOCAL_TTS_ENGINE": "deterministic", "SM_VLLM_MODEL": TTS_MODEL, "SAGEMAKER_BIND_TO_PORT": str(port)},
+        port=port,
+        path="v1/audio/speech/stream",
+    ) as server:
+        yield server
+
+
+class FaultyWire:
+    """A TCP relay that breaks: after so many bytes, or by silence."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self.port = 0
+        self.connections = 0
+        self.cut_after_up: list[int] = []
+        """For each connection to come: bytes towards the server after which it is reset. Then none is."""
+        self.cut_after_down: list[int] = []
+        """The same for bytes from the server."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["FaultyWire"]:
+        server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        up = self.cut_after_up.pop(0) if self.cut_after_up else None
+        down = self.cut_after_down.pop(0) if self.cut_after_down else None
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        pumps = [
+            asyncio.create_task(self._pump(reader, far_writer, up)),
+            asyncio.create_task(self._pump(far_reader, writer, down)),
+        ]
+        self._tasks.update(pumps)
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for end in (writer, far_writer):
+            end.transport.abort()
+        for pump in pumps:
+            pump.cancel()
+
+    @staticmethod
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None) -> None:
+        passed = 0
+        while data := await reader.read(4096):
+            passed += len(data)
+            if limit is not None and passed > limit:
+                return
+            writer.write(data)
+            await writer.drain()
+
+
+@pytest.fixture
+async def stt_wire(stt_server: Server) -> AsyncIterator[FaultyWire]:
+    """A wire to the stand-in vLLM that breaks on demand."""
+    async with FaultyWire(stt_server.port).running() as wire:
+        yield wire
+
+
+@pytest.fixture
+async def tts_wire(tts_server: Server) -> AsyncIterator[FaultyWire]:
+    """A wire to the stand-in vLLM-Omni that breaks on demand."""
+    async with FaultyWire(tts_server.port).running() as wire:
+        yield wire
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[
+    Callable[[Callable[[ServerConnection], Awaitable[None]]], Awaitable[RawEndpoint]]
+]:
+    """Start a WebSocket server that behaves as a function says: for what the stand-ins never do."""
+    servers = []
+
+    async def start(behave: Callable[[ServerConnection], Awaitable[None]]) -> RawEndpoint:
+        server = await serve(behave, "127.0.0.1", 0, max_size=None)
+        servers.append(server)
+        return RawEndpoint(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+
+    yield start
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+class Sound:
+    """Audio that is in memory: noise that can be heard, different in each chunk."""
+
+    def __init__(self, seconds: float, *, live: bool = False, lead_silence: float = 0.0) -> None:
+        noise = np.random.default_rng(5).integers(-8000, 8000, int(seconds * 16_000)).astype("<i2")
+        noise[: int(lead_silence * 16_000)] = 0
+        self.pcm = noise.tobytes()
+        self.live = live
+
+    @asynccontextmanager
+    async def open(self, *, rate: int, chunk_bytes: int) -> AsyncIterator[AsyncIterator[bytes]]:
+        assert rate == 16_000
+        yield _Chunks([self.pcm[at : at + chunk_bytes] for at in range(0, len(self.pcm), chunk_bytes)])
+
+
+class _Chunks:
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    def __aiter__(self) -> "_Chunks":
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._chunks:
+            raise StopAsyncIteration
+        return self._chunks.pop(0)
+
+
+@pytest.fixture
+def sound() -> type[Sound]:
+    """Make audio of a length: `sound(seconds)`."""
+    return Sound
+
+
+@pytest.fixture(autouse=True)
+async def nothing_left_behind() -> AsyncIterator[None]:
+    """Every test ends without a task of the sessions."""
+    yield
+    await asyncio.sleep(0)
+    left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("voice-")]
+    assert left == []

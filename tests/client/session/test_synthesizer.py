@@ -1,0 +1,234 @@
+"""Text to speech against the stand-in vLLM-Omni, over sockets that hold and sockets that break."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection
+
+from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ModelError, ProtocolError
+from voice_client.session import Retry, Speech, SpeechChunk, Synthesizer, SynthesizerSettings
+
+MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
+WORD_BYTES = 12_000
+TEXT = "Good morning. How are you today? I am well!"
+QUICK_RETRY = Retry(attempts=2, first_wait=0.02, longest_wait=0.05)
+
+
+async def listen(speech: Speech, heard: list[SpeechChunk] | None = None) -> list[SpeechChunk]:
+    chunks = heard if heard is not None else []
+    async with asyncio.timeout(20):
+        async for chunk in speech:
+            chunks.append(chunk)
+    return chunks
+
+
+def bytes_by_sentence(chunks: list[SpeechChunk]) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for chunk in chunks:
+        sizes[chunk.sentence] = sizes.get(chunk.sentence, 0) + len(chunk.pcm)
+    return sizes
+
+
+async def test_a_text_is_spoken_sentence_by_sentence_on_one_connection(tts_server: Any) -> None:
+    endpoint = tts_server.endpoint()
+    async with Synthesizer(endpoint, model=MODEL, voice="vivian", language="en") as voice:
+        speech = voice.speak(TEXT)
+        chunks = await listen(speech)
+    assert speech.sentences == ("Good morning.", "How are you today?", "I am well!")
+    assert bytes_by_sentence(chunks) == {0: 2 * WORD_BYTES, 1: 4 * WORD_BYTES, 2: 3 * WORD_BYTES}
+    assert all(chunk.utterance == 0 and len(chunk.pcm) % 2 == 0 for chunk in chunks)
+    metrics = speech.metrics
+    assert metrics.bytes == 9 * WORD_BYTES
+    assert metrics.seconds == 9 * 0.25
+    assert metrics.frames == len(chunks) > 3
+    assert metrics.sentences == 3
+    assert metrics.ttfa_ms is not None
+    assert 0 < metrics.ttfa_ms < 1000
+    assert metrics.retries == 0
+
+    sent = [json.loads(message) for message in endpoint.streams[0].sent]
+    assert sent[0] == {
+        "type": "session.config",
+        "model": MODEL,
+        "voice": "Vivian",
+        "language": "English",
+        "response_format": "pcm",
+        "stream_audio": True,
+    }
+    assert [event["type"] for event in sent[1:]] == ["input.text", "input.done"] * 3
+    assert len(endpoint.streams) == 1
+
+
+async def test_two_texts_on_one_connection(tts_server: Any) -> None:
+    endpoint = tts_server.endpoint()
+    async with Synthesizer(endpoint, model=MODEL) as voice:
+        first = await listen(voice.speak("One two."))
+        second = await listen(voice.speak("Three."))
+    assert {chunk.utterance for chunk in first} == {0}
+    assert {chunk.utterance for chunk in second} == {1}
+    assert bytes_by_sentence(second) == {0: WORD_BYTES}
+    assert len(endpoint.streams) == 1
+
+
+async def test_a_sentence_lost_before_its_first_audio_is_spoken_again(tts_wire: Any, tts_server: Any) -> None:
+    # The handshake and the config pass, the text does not.
+    tts_wire.cut_after_up = [600]
+    endpoint = tts_server.endpoint(tts_wire.port)
+    async with Synthesizer(endpoint, model=MODEL, retry=QUICK_RETRY) as voice:
+        speech = voice.speak("word " * 90 + "end. Then another one.")
+        chunks = await listen(speech)
+    assert bytes_by_sentence(chunks) == {0: 91 * WORD_BYTES, 1: 3 * WORD_BYTES}
+    assert speech.metrics.retries == 1
+    assert [notice.kind for notice in speech.notices] == ["reconnecting"]
+    assert len(endpoint.streams) == 2
+
+
+async def test_a_loss_in_the_middle_of_a_sentence_is_an_error(tts_wire: Any, tts_server: Any) -> None:
+    tts_wire.cut_after_down = [60_000]
+    async with Synthesizer(tts_server.endpoint(tts_wire.port), model=MODEL, retry=QUICK_RETRY) as voice:
+        heard: list[SpeechChunk] = []
+        with pytest.raises(ConnectionLostError):
+            await listen(voice.speak("one two three four five six seven eight nine ten"), heard)
+        assert 0 < sum(len(chunk.pcm) for chunk in heard) <= 60_000
+        assert bytes_by_sentence(await listen(voice.speak("Well."))) == {0: WORD_BYTES}
+
+
+async def test_without_retry_the_first_loss_is_an_error(tts_wire: Any, tts_server: Any) -> None:
+    tts_wire.cut_after_up = [600]
+    async with Synthesizer(tts_server.endpoint(tts_wire.port), model=MODEL, retry=None) as voice:
+        with pytest.raises(ConnectionLostError):
+            await listen(voice.speak("word " * 90))
+
+
+async def test_leaving_the_loop_early_stops_the_voice(tts_server: Any) -> None:
+    endpoint = tts_server.endpoint()
+    async with Synthesizer(endpoint, model=MODEL) as voice:
+        async for _ in voice.speak("one two three four five. six seven eight."):
+            break
+        await asyncio.sleep(0.05)
+        assert bytes_by_sentence(await listen(voice.speak("Next."))) == {0: WORD_BYTES}
+    assert len(endpoint.streams) == 2
+
+
+async def test_a_stream_that_ended_while_idle_is_replaced(tts_wire: Any, tts_server: Any) -> None:
+    endpoint = tts_server.endpoint(tts_wire.port)
+    async with Synthesizer(endpoint, model=MODEL, retry=None) as voice:
+        await listen(voice.speak("One."))
+        await endpoint.streams[0].close()
+        await asyncio.sleep(0.05)
+        assert bytes_by_sentence(await listen(voice.speak("Two."))) == {0: WORD_BYTES}
+    assert len(endpoint.streams) == 2
+
+
+@pytest.mark.parametrize("text", ["", "  \n "])
+async def test_no_text_is_bad_input(text: str, tts_server: Any) -> None:
+    async with Synthesizer(tts_server.endpoint(), model=MODEL) as voice:
+        with pytest.raises(BadInputError, match="no text"):
+            voice.speak(text)
+
+
+@pytest.mark.parametrize(
+    ("voice", "language", "message"),
+    [
+        ("Vivain", None, "did you mean Vivian"),
+        (None, "Englisch", "did you mean English"),
+        (None, "tlh", "no language 'tlh'"),
+    ],
+)
+def test_a_wrong_voice_or_language_is_found_before_connecting(
+    voice: str | None, language: str | None, message: str
+) -> None:
+    async def never() -> Any:
+        raise AssertionError
+
+    with pytest.raises(BadInputError, match=message):
+        Synthesizer(never, model=MODEL, voice=voice, language=language)
+
+
+async def test_a_voice_the_server_refuses_is_an_error_though_the_session_is_done(tts_server: Any) -> None:
+    endpoint = tts_server.endpoint()
+    voice = Synthesizer(endpoint, model=MODEL)
+    voice._config = json.dumps(json.loads(voice._config) | {"voice": "Nobody"})
+    async with voice:
+        with pytest.raises(ModelError, match="sentence 1"):
+            await listen(voice.speak("Hello there."))
+
+
+async def test_a_model_the_server_does_not_have_is_an_error(tts_server: Any) -> None:
+    async with Synthesizer(tts_server.endpoint(), model="nope", retry=QUICK_RETRY) as voice:
+        with pytest.raises((ModelError, ConnectionLostError)) as error:
+            await listen(voice.speak("Hello."))
+    assert isinstance(error.value, ModelError)
+    assert "nope" in error.value.message
+
+
+class TestServersThatMisbehave:
+    """What the stand-in never does."""
+
+    @staticmethod
+    async def speak(scripted: Callable[..., Any], frames: list[str | bytes], **settings: float) -> list[SpeechChunk]:
+        async def behave(socket: ServerConnection) -> None:
+            async for message in socket:
+                if "input.done" in str(message):
+                    for frame in frames:
+                        await socket.send(frame)
+
+        endpoint = await scripted(behave)
+        limits = SynthesizerSettings(**settings)  # type: ignore[arg-type]
+        async with Synthesizer(endpoint, model=MODEL, retry=None, settings=limits) as voice:
+            return await listen(voice.speak("Hello there."))
+
+    START = '{"type": "audio.start", "utterance_index": 0, "sentence_index": 0, "format": "pcm", "sample_rate": 24000}'
+    DONE = '{"type": "session.done", "utterance_index": 0, "total_sentences": 1}'
+
+    @staticmethod
+    def end(size: int, *, error: bool = False) -> str:
+        return json.dumps({"type": "audio.done", "utterance_index": 0, "total_bytes": size, "error": error})
+
+    async def test_odd_frames_become_whole_samples(self, scripted: Callable[..., Any]) -> None:
+        data = bytes(range(200)) * 5
+        chunks = await self.speak(scripted, [self.START, data[:1], data[1:334], data[334:], self.end(1000), self.DONE])
+        assert b"".join(chunk.pcm for chunk in chunks) == data
+        assert all(len(chunk.pcm) % 2 == 0 for chunk in chunks)
+
+    async def test_audio_that_went_missing(self, scripted: Callable[..., Any]) -> None:
+        with pytest.raises(ProtocolError, match="10 bytes of audio arrived but 4000 were sent"):
+            await self.speak(scripted, [self.START, bytes(10), self.end(4000), self.DONE])
+
+    async def test_done_without_audio(self, scripted: Callable[..., Any]) -> None:
+        with pytest.raises(ModelError, match="without any audio"):
+            await self.speak(scripted, [self.DONE])
+
+    async def test_an_error_flag_without_an_error_event(self, scripted: Callable[..., Any]) -> None:
+        with pytest.raises(ModelError, match="broke off"):
+            await self.speak(scripted, [self.START, bytes(10), self.end(10, error=True), self.DONE])
+
+    async def test_another_sample_rate(self, scripted: Callable[..., Any]) -> None:
+        with pytest.raises(ProtocolError, match="16000 Hz instead of 24000"):
+            await self.speak(scripted, [self.START.replace("24000", "16000")])
+
+    async def test_silence_instead_of_a_voice(self, scripted: Callable[..., Any]) -> None:
+        with pytest.raises(DeadlineError, match="no audio within"):
+            await self.speak(scripted, [self.START], first_audio=0.2)
+
+    async def test_a_voice_that_stops_halfway(self, scripted: Callable[..., Any]) -> None:
+        with pytest.raises(DeadlineError, match="no more audio within"):
+            await self.speak(scripted, [self.START, bytes(100)], next_audio=0.2)
+
+    async def test_silence_in_front_counts_for_the_first_sound(self, scripted: Callable[..., Any]) -> None:
+        silence, tone = bytes(24_000), b"\x00\x40" * 1000
+
+        async def behave(socket: ServerConnection) -> None:
+            async for message in socket:
+                if "input.done" in str(message):
+                    for frame in (self.START, silence + tone, self.end(26_000), self.DONE):
+                        await socket.send(frame)
+
+        async with Synthesizer(await scripted(behave), model=MODEL) as voice:
+            speech = voice.speak("Hello.")
+            await listen(speech)
+        assert speech.metrics.ttfa_ms is not None
+        assert 500 <= speech.metrics.ttfa_ms < 700
