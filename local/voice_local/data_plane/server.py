@@ -27,7 +27,7 @@ from voice_local.data_plane.routing import (
     read_model_target,
     signed_request,
 )
-from voice_local.data_plane.settings import DEFAULT_PORT, DataPlaneSettings
+from voice_local.data_plane.settings import DataPlaneSettings
 from voice_local.data_plane.sigv4 import EVENT_STREAM_HASH, EventChain, SignatureVerifier, SignedRequest
 from voice_local.data_plane.tls import TlsMaterial
 from voice_local.identity import LocalIdentity
@@ -63,7 +63,7 @@ class DataPlane:
         identity: LocalIdentity,
         *,
         tls: TlsMaterial,
-        port: int = DEFAULT_PORT,
+        port: int = 0,
         settings: DataPlaneSettings | None = None,
     ) -> None:
         """Prepare a data plane; nothing is opened yet.
@@ -72,7 +72,7 @@ class DataPlane:
             directory: looks endpoints up.
             identity: the account, region and the one key pair that is accepted.
             tls: server context and CA bundle.
-            port: TCP port; 0 takes a free one.
+            port: TCP port; 0 takes a free one. AWS's own is `DEFAULT_PORT`.
             settings: clocks and limits.
         """
         self._directory = directory

@@ -1,7 +1,9 @@
 """A small real container: a WebSocket and HTTP server on loopback whose paths each behave in one way."""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -65,7 +67,7 @@ class ScriptedContainer:
             case ["deaf"]:
                 # Neither reads nor answers pings: the socket's receiving side stands still.
                 websocket.transport.pause_reading()
-                await asyncio.sleep(30)
+                await self.reading.wait()
             case ["silent"]:
                 async for message in websocket:
                     self.received.append(message)
@@ -108,3 +110,35 @@ async def running_container() -> AsyncIterator[ScriptedContainer]:
         container.port = next(iter(server.sockets)).getsockname()[1]
         yield container
         container.reading.set()
+
+
+@contextlib.asynccontextmanager
+async def late_closer(last_words: bytes, *, close: bool = True) -> AsyncIterator[int]:
+    """A WebSocket server by hand: after the peer's close frame it sends one message more, then (or never) its own.
+
+    The websockets library answers a close frame at once, so it cannot play this part.
+    """
+    done = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = next(line for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key")).split(": ")[1]
+        accept = base64.b64encode(hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()).decode()  # noqa: S324 - RFC 6455
+        upgrade = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        writer.write(f"{upgrade}Sec-WebSocket-Accept: {accept}\r\n\r\n".encode())
+        first = await reader.readexactly(2)
+        assert first[0] == 0x88, "the first frame must be the close frame"
+        await asyncio.sleep(0.05)
+        writer.write(bytes([0x82, len(last_words)]) + last_words)
+        if close:
+            writer.write(b"\x88\x02\x03\xe8")
+        else:
+            await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        done.set()
+        server.close()
