@@ -70,6 +70,13 @@ class CdkCommandError(CdkCliError):
         self.log = log
 
 
+class CdkCancelledError(CdkCliError):
+    """A CDK command was ended, or not begun, because `CdkCli.cancel` was called."""
+
+    def __init__(self, command: str, log: Path) -> None:
+        super().__init__(f"`cdk {command}` was cancelled. Its output until then: {log}")
+
+
 class CdkTimeoutError(CdkCliError):
     """A CDK command did not end in time and was ended."""
 
@@ -126,6 +133,17 @@ class CdkCli:
         }
         if docker is not None:
             self._environment["CDK_DOCKER"] = str(docker)
+        self._starting = threading.Lock()
+        self._cancelled = False
+        self._running: subprocess.Popen[str] | None = None
+
+    def cancel(self) -> None:
+        """End the command that runs now and refuse further ones; called from another thread."""
+        with self._starting:
+            self._cancelled = True
+            if self._running is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._running.pid, signal.SIGTERM)
 
     def synth(self, output: Path) -> None:
         """Synthesize the app into a directory, to be given as `app` to another `CdkCli`."""
@@ -174,6 +192,7 @@ class CdkCli:
             CdkNotInstalledError: there is no CLI, or no Node to run it.
             CdkCommandError: it exits with another code than 0.
             CdkTimeoutError: it takes longer than `seconds`.
+            CdkCancelledError: `cancel` was called.
         """
         options = [*_COMMON, *(f"--context={name}={value}" for name, value in self._context.items())]
         if self._app is not None:
@@ -186,8 +205,26 @@ class CdkCli:
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ cdk {command} {' '.join(arguments)}\n")
             log.flush()
+            process = self._start(command, line)
+            with _ended_with(process, seconds) as overdue:
+                output = _Output(log, on_step)
+                output.read(process)
+                exit_code = process.wait()
+        self._running = None
+        if self._cancelled:
+            raise CdkCancelledError(command, self._log)
+        if overdue.is_set():
+            raise CdkTimeoutError(command, seconds, self._log)
+        if exit_code != 0:
+            raise CdkCommandError(command, exit_code, output.reasons(), self._log)
+        return output.lines
+
+    def _start(self, command: str, line: Sequence[str]) -> subprocess.Popen[str]:
+        with self._starting:
+            if self._cancelled:
+                raise CdkCancelledError(command, self._log)
             try:
-                process = subprocess.Popen(
+                self._running = subprocess.Popen(
                     line,
                     cwd=self._project_dir,
                     env=self._environment,
@@ -202,15 +239,7 @@ class CdkCli:
                 )
             except OSError as error:
                 raise CdkNotInstalledError(f"The CDK CLI cannot be started ({error}); is Node installed?") from error
-            with _ended_with(process, seconds) as overdue:
-                output = _Output(log, on_step)
-                output.read(process)
-                exit_code = process.wait()
-        if overdue.is_set():
-            raise CdkTimeoutError(command, seconds, self._log)
-        if exit_code != 0:
-            raise CdkCommandError(command, exit_code, output.reasons(), self._log)
-        return output.lines
+            return self._running
 
 
 # stack | 3/9 | 10:44:03 AM | CREATE_FAILED | AWS::SageMaker::Endpoint | Path/Of/Construct (LogicalId) reason

@@ -1,0 +1,89 @@
+"""The local cloud of the demo: `voice local up` in a process of its own, as a user would run it."""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from voice_local.demo.errors import DemoError
+from voice_local.running_cloud import CloudDescription
+
+START_SECONDS = 60.0
+"""Until the cloud prints its line: 3 to 5 s on two idle cores; a cold disk and a busy machine take longer."""
+
+STOP_SECONDS = 20.0
+"""For an orderly end, containers included; after that it is killed."""
+
+
+class CloudProcess:
+    """Starts the cloud on free ports; it ends with this process unless it is kept."""
+
+    def __init__(self, voice: Path, *, run_dir: Path, log: Path, environment: Mapping[str, str], keep: bool) -> None:
+        self._command = [
+            *(str(voice), "local", "up", "--control-port", "0", "--data-port", "0", "--run-dir", str(run_dir)),
+            *([] if keep else ["--until-stdin-closes"]),
+        ]
+        self._log = log
+        self._environment = dict(environment)
+        self._keep = keep
+        self._process: subprocess.Popen[str] | None = None
+        self.kept = False
+
+    def start(self) -> CloudDescription:
+        """Start the cloud and wait for its line.
+
+        Raises:
+            DemoError: it ended, or said nothing in time; the log has the reason.
+        """
+        with self._log.open("ab") as log:
+            # The pipe to its stdin closes when this process ends, however it ends: then the cloud ends too.
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL if self._keep else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
+                text=True,
+                start_new_session=True,
+            )
+        return CloudDescription.model_validate_json(self._first_line(self._process))
+
+    def _first_line(self, process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None  # noqa: S101 (a pipe was asked for)
+        deadline = time.monotonic() + START_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not selector.select(timeout=0.2):
+                if time.monotonic() > deadline:
+                    raise DemoError(f"the local cloud did not come up within {START_SECONDS:.0f} s", self._log)
+        line = process.stdout.readline()
+        if not line.strip():
+            raise DemoError(f"the local cloud ended before it was up (exit {process.wait(STOP_SECONDS)})", self._log)
+        return line
+
+    def stop(self) -> None:
+        """End the cloud, its containers included; idempotent."""
+        process, self._process = self._process, None
+        if process is None or self.kept:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_SECONDS)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> "CloudProcess":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
