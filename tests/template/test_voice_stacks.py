@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -13,12 +15,14 @@ import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk.assertions import Annotations, Match, Template
+from aws_cdk.aws_ecr_assets import DockerImageAsset
 from botocore.validate import ParamValidator
 from cfnlint.api import lint
 from cfnlint.config import ManualArgs
 
 import app as voice_app
 from stacks.names import parameter_name
+from stacks.stt_stack import BRIDGE_DIRECTORY
 from voice_constructs.errors import InvalidPropertiesError, UnsupportedRegionError
 from voice_constructs.instance_pools import InstancePools
 from voice_constructs.model_weights import ModelWeights
@@ -201,6 +205,30 @@ class TestModels:
         assert "voxtral_bridge" in names
         assert not [name for name in names if name == "__pycache__" or name.endswith((".pyc", "_cache", ".egg-info"))]
 
+    def test_leftovers_in_the_build_context_make_no_new_image(self, tmp_path: Path) -> None:
+        def image_hash(directory: Path) -> str:
+            stack = Stack(App(), "Test")
+            image = ServingImage.voxtral_bridge(directory)
+            image.bind(stack, iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
+            asset = stack.node.find_child("Image")
+            assert isinstance(asset, DockerImageAsset)
+            return asset.asset_hash
+
+        context = tmp_path / "voxtral_bridge"
+        shutil.copytree(BRIDGE_DIRECTORY, context, ignore=shutil.ignore_patterns("__pycache__"))
+        clean = image_hash(context)
+        for leftover in (
+            "voxtral_bridge/__pycache__/x.pyc",
+            ".mypy_cache/x.json",
+            "tests/test_x.py",
+            "x.egg-info/PKG-INFO",
+        ):
+            (context / leftover).parent.mkdir(parents=True, exist_ok=True)
+            (context / leftover).write_text("left behind")
+        assert image_hash(context) == clean
+        (context / "voxtral_bridge" / "__init__.py").write_text("changed = True")
+        assert image_hash(context) != clean
+
     def test_the_container_account_follows_the_region(self, dev: SynthesizedStage, prod: SynthesizedStage) -> None:
         assert "692866216735.dkr.ecr.eu-south-1." in str(prod.tts.container_of(prod.tts.variant["ModelName"])["Image"])
         # Without a region the template itself decides, when it is deployed.
@@ -287,6 +315,13 @@ class TestStages:
     def test_templates_carry_no_metadata_and_no_bootstrap_rule(self, stack: SynthesizedStack) -> None:
         assert set(stack.template) <= {"Description", "Mappings", "Resources", "Outputs"}
         assert not [r for r in stack.template["Resources"].values() if "Metadata" in r]
+
+    def test_the_cli_sends_no_telemetry_and_asks_for_no_notices(self) -> None:
+        cdk_json = json.loads((Path(voice_app.__file__).parent / "cdk.json").read_text())
+        assert cdk_json["notices"] is False
+        assert cdk_json["versionReporting"] is False
+        assert cdk_json["context"]["cli-telemetry"] is False
+        assert cdk_json["context"]["@aws-cdk/core:enableAdditionalMetadataCollection"] is False
 
     def test_a_region_without_containers_is_refused(self, synthesize: Synthesize) -> None:
         with pytest.raises(UnsupportedRegionError, match="il-central-1"):
