@@ -6,6 +6,7 @@ moto answers the calls. What moto 5.2 cannot do is filled by this package, each 
 - `resource_types`: resource types that moto's CloudFormation does not know, created through the services' own APIs
 - `sagemaker_api`, `variant_rules`: pools, inference AMIs, UpdateEndpoint, endpoint states
 - `endpoint_hosting`: endpoints that run containers and become InService when `/ping` says so
+- `s3_api`: bucket policies with conditions
 - `image_registry`: images pushed without Docker appear in ECR
 """
 

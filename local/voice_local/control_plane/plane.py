@@ -18,6 +18,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server import werkzeug_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from voice_local.control_plane import s3_api
 from voice_local.control_plane.endpoint_hosting import EndpointHosting
 from voice_local.control_plane.errors import ControlPlaneStartError, PortTakenError
 from voice_local.control_plane.image_registry import ImageRegistry
@@ -160,8 +161,11 @@ class ControlPlane:
             MotoResources(self._identity, self._state_lock), providers(clients, self._settings), self._state_lock
         )
         self._sagemaker.install(self._patches, self._hosting)
+        s3_api.install(self._patches)
         StackApi(self._operations, self._state_lock).install(self._patches)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="control-plane", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="control-plane", daemon=True
+        )
         self._thread.start()
 
     def _await_answer(self) -> None:

@@ -6,11 +6,13 @@ What moto 5.2 does not do, and what is done here:
 - a second change set breaks, outputs are missing after one: executed as an ordinary create or update
 - outputs are worked out while resources are missing: shown when the operation has ended
 - no UpdateTerminationProtection, and a protected stack is deleted all the same
+- templates in a bucket are not found under the loopback address: read by path
 - a resource's state is the stack's: each resource that exists is CREATE_COMPLETE or UPDATE_COMPLETE
 """
 
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 from moto.cloudformation import models, parsing, responses
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
@@ -44,6 +46,7 @@ class StackApi:
             responses.CloudFormationResponse, "update_termination_protection", _update_termination_protection
         )
         patches.around(responses.CloudFormationResponse, "create_stack", _keep_rollback_choice)
+        patches.around(responses.CloudFormationResponse, "_get_stack_from_s3_url", _template_by_path)
 
     def _create_stack(self, backend: Any, name: str, template: str, parameters: dict[str, Any], **options: Any) -> Any:
         if any(stack.name == name for stack in backend.stacks.values()):
@@ -171,6 +174,12 @@ def _update_termination_protection(response: Any) -> ActionResult:
     stack = response.cloudformation_backend.get_stack(response._get_param("StackName"))
     stack.enable_termination_protection = bool(response._get_bool_param("EnableTerminationProtection"))
     return ActionResult({"StackId": stack.stack_id})
+
+
+def _template_by_path(read: Any, response: Any, template_url: str) -> str:
+    url = urlsplit(template_url)
+    # Asked through 127.0.0.1, S3 has the bucket in the path; moto looks there only when the host is called localhost.
+    return str(read(response, f"http://localhost{url.path}" if url.hostname == "127.0.0.1" else template_url))
 
 
 def _keep_rollback_choice(create: Any, response: Any) -> Any:

@@ -51,7 +51,7 @@ class PingContainer:
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _SERVER, str(self.port)],
-                env=dict(spec.environment),
+                env={k: v for k, v in spec.environment.items() if k in ("MODE", "DELAY")},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
