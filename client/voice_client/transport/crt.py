@@ -85,11 +85,8 @@ class Exchange:
         self._stream.activate()
 
     async def answer(self) -> HttpAnswer:
-        """Wait for the response's head; for an error status, for its body too."""
-        answer = await asyncio.shield(self._answer)
-        if answer.status >= 300 and not answer.body:
-            answer.body = await self._error_body()
-        return answer
+        """Wait for the response's head."""
+        return await asyncio.shield(self._answer)
 
     async def next_chunk(self) -> bytes | None:
         """Return the next bytes of the response in the order they came, None at its end; raises `failure`."""
@@ -163,7 +160,8 @@ class Exchange:
                 "the endpoint has ended the stream", endpoint=self._endpoint, request_id=self.request_id
             )
 
-    async def _error_body(self) -> bytes:
+    async def error_body(self) -> bytes:
+        """Read the body of an error's response, up to the limit."""
         body = b""
         with contextlib.suppress(VoiceError):  # what came before the loss is what there is to say
             while len(body) < self._settings.error_body_bytes and (chunk := await self.next_chunk()) is not None:
@@ -430,12 +428,15 @@ class StreamTransport:
         self._exchange = exchange
 
     async def send(self, request: HTTPRequest, *, request_config: Any = None) -> "StreamResponse":
-        """Send the head, wait for the answer's. The body is written through `RequestBody`."""
+        """Send the head, wait for the answer's; for an error, for its body. Ours is written through `RequestBody`."""
         del request_config
         if self._exchange is None:
             raise ProtocolError("a request outside of a stream")
         self._exchange.start(_crt_request(request))
-        return StreamResponse(await self._exchange.answer(), self._exchange)
+        answer = await self._exchange.answer()
+        if answer.status >= 300:
+            answer.body = await self._exchange.error_body()
+        return StreamResponse(answer, self._exchange)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self  # the SDK copies its configuration for every call
@@ -512,21 +513,24 @@ def _close_late(pending: "ThreadFuture[Any]") -> None:
         pending.result().close()
 
 
-def _open_descriptors() -> frozenset[int]:
-    try:
-        return frozenset(int(name) for name in os.listdir("/dev/fd"))  # noqa: PTH208  # names, not paths
-    except OSError:
-        return frozenset()
+def _open_descriptors() -> frozenset[tuple[int, int]]:
+    """Return the numbers of the open descriptors, each with its inode, since a number alone is reused at once."""
+    found = set()
+    with contextlib.suppress(OSError):  # no such directory here
+        for name in os.listdir("/dev/fd"):  # noqa: PTH208  # names, not paths
+            with contextlib.suppress(OSError):  # the listing's own, closed by now
+                found.add((int(name), os.fstat(int(name)).st_ino))
+    return frozenset(found)
 
 
-def _tune_new_sockets(known: frozenset[int], port: int, *, unacknowledged_seconds: float) -> None:
+def _tune_new_sockets(known: frozenset[tuple[int, int]], port: int, *, unacknowledged_seconds: float) -> None:
     """Set TCP_NODELAY, and on Linux TCP_USER_TIMEOUT, on the sockets to `port` that were not open before.
 
     The CRT offers neither option, nor its descriptor. Without the first, Nagle's algorithm meets the peer's delayed
     acknowledgement and every other small message waits 40 ms; without the second, a peer that vanished is noticed after
     minutes. Where descriptors cannot be listed nothing is set, and only that is lost. (Not tested on macOS.)
     """
-    for descriptor in _open_descriptors() - known:
+    for descriptor, _ in _open_descriptors() - known:
         try:
             duplicate = os.dup(descriptor)
         except OSError:

@@ -104,7 +104,7 @@ def refusal(answer: HttpAnswer, *, endpoint: str) -> VoiceError:  # noqa: PLR091
         if _NOT_IN_SERVICE.search(said):
             return EndpointNotInServiceError(f"not in service ({kind}): {said}", **where)
         if _NOT_FOUND.search(said):
-            return EndpointNotFoundError(f"no endpoint named {endpoint} ({kind}): {said}", **where)
+            return EndpointNotFoundError(f"there is none here ({kind}): {said}", **where)
         if answer.status == 400:
             return BadInputError(f"the service calls the request invalid ({kind}): {said}", **where)
     if answer.status >= 500:
@@ -116,7 +116,7 @@ def refusal(answer: HttpAnswer, *, endpoint: str) -> VoiceError:  # noqa: PLR091
 def stream_exception(
     exception_type: str, message: str | None, *, endpoint: str, request_id: str | None, error_code: str | None = None
 ) -> VoiceError:
-    """An exception event in the middle of a stream."""
+    """An exception or error event in the middle of a stream."""
     said = message or "no reason given"
     where: dict[str, Any] = {"endpoint": endpoint, "request_id": request_id}
     if exception_type == "ModelStreamError":
@@ -127,6 +127,14 @@ def stream_exception(
             error_code=error_code,
             advice=f"Look at the log group {log_group(endpoint)}",
         )
+    if exception_type in _SIGNATURE_TYPES:
+        return CredentialsError(f"an event's signature was not accepted ({exception_type}): {said}", **where)
+    if exception_type in _EXPIRED_TYPES:
+        return CredentialsError(
+            f"the credentials have expired ({exception_type}): {said}", **where, advice="Log in again"
+        )
+    if exception_type in {"InputValidationError", "ValidationError"}:
+        return BadInputError(f"the service calls an event invalid ({exception_type}): {said}", **where)
     if "throttl" in exception_type.lower():
         return ThrottledError(f"throttled ({exception_type}): {said}", **where)
     # InternalStreamFailure, and types that are newer than this SDK: what ended the stream is on the service's side.

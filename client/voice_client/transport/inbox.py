@@ -27,9 +27,14 @@ class Inbox:
         self._taken = False
 
     async def put(self, message: Message, size: int) -> None:
-        """Add a message of `size` bytes; waits while the queue is full. An empty queue takes one of any size."""
+        """Add a message of `size` bytes; waits while the queue is full. An empty queue takes one of any size.
+
+        After `end` it is dropped.
+        """
         async with self._changed:
-            await self._changed.wait_for(lambda: not self._messages or self._fits(size))
+            await self._changed.wait_for(lambda: self._ended or not self._messages or self._fits(size))
+            if self._ended:
+                return
             self._messages.append((message, size))
             self._bytes += size
             self._changed.notify_all()

@@ -20,6 +20,7 @@ from aws_sdk_sagemaker_runtime_http2.models import (  # type: ignore[import-unty
     ResponseStreamEventPayloadPart,
 )
 from smithy_aws_core.identity import AWSCredentialsIdentity
+from smithy_aws_event_stream.exceptions import UnmodeledEventError
 from smithy_core.exceptions import SmithyError
 from smithy_core.interceptors import Interceptor
 from smithy_core.retries import RetryStrategyOptions
@@ -28,7 +29,7 @@ from voice_client.errors import BadInputError, DeadlineError, ProtocolError, Voi
 from voice_client.transport.address import resolve_address
 from voice_client.transport.blocking import call_blocking
 from voice_client.transport.crt import ConnectionPool, Exchange, RequestBody, StreamTransport
-from voice_client.transport.faults import refusal, stream_exception
+from voice_client.transport.faults import HttpAnswer, refusal, stream_exception
 from voice_client.transport.identity import BotocoreIdentity, Identity, IdentityProvider
 from voice_client.transport.inbox import Inbox, Message
 from voice_client.transport.settings import StreamTarget, TransportSettings
@@ -127,14 +128,16 @@ class BidiStream:
 
     async def end_input(self) -> None:
         """Say that nothing more will be sent, and go on receiving. Idempotent. Raises as `send_text`."""
+        if self._publisher.closed:
+            return
         async with self._sending(0):
-            if not self._publisher.closed:
-                await self._publisher.close()
+            await self._publisher.close()
 
     async def close(self) -> None:
         """End the stream, at once: in order when the peer answers within the close deadline, else by dropping it.
 
-        Idempotent, never raises for a fault of the wire, and leaves no task.
+        Idempotent, never raises for a fault of the wire, and leaves no task. An iteration that still runs is told that
+        the stream was closed, unless the endpoint had ended it before.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name=f"voice: close {self.endpoint_name}")
@@ -252,7 +255,7 @@ class BidiStream:
             advice=f"Look at the log group {log_group(self.endpoint_name)}",
         )
 
-    def _explain(self, error: Exception) -> VoiceError:
+    def _explain(self, error: Exception) -> VoiceError:  # noqa: PLR0911  # one line a kind
         if self._exchange.failure is not None:
             return self._exchange.failure
         if isinstance(error, VoiceError):
@@ -262,6 +265,8 @@ class BidiStream:
             return stream_exception("ModelStreamError", error.message, error_code=error.error_code, **where)
         if isinstance(error, InternalStreamFailure):
             return stream_exception("InternalStreamFailure", error.message, **where)
+        if isinstance(error, UnmodeledEventError):
+            return stream_exception(error.code, error.message, **where)
         if isinstance(error, KeyError):  # the SDK looks an exception's type up and does not find it
             return stream_exception(str(error.args[0]), None, **where)
         broken = self._broken(f"what is not an event stream ({type(error).__name__})")
@@ -270,6 +275,8 @@ class BidiStream:
 
     async def _close(self) -> None:
         exchange = self._exchange
+        closed = ProtocolError("the stream was closed", endpoint=self.endpoint_name, request_id=self.request_id)
+        await self._inbox.end(closed)
         try:
             async with asyncio.timeout(self._settings.close_seconds):
                 with contextlib.suppress(VoiceError):  # it is over already, or this is where it ends
@@ -283,13 +290,9 @@ class BidiStream:
         except TimeoutError:
             exchange.connection.abandon()
         finally:
-            exchange.fail(
-                ProtocolError("the stream was closed", endpoint=self.endpoint_name, request_id=self.request_id)
-            )
-            # Its last wait, for bytes that do not come, ends with the failure above; one for room in a full inbox not.
-            self._reader.cancel()
+            # The reader's last wait, for bytes that do not come, ends with the failure.
+            exchange.fail(closed)
             await asyncio.wait({self._reader})
-            await self._inbox.end(exchange.failure)
             self._shared.forget(self)
             if self._owns_transport:
                 await self._shared.close()
@@ -419,22 +422,21 @@ class VoiceTransport:
 
     async def _opened(self, call: "asyncio.Task[_Opened]", exchange: Exchange) -> BidiStream:
         endpoint = self.target.endpoint_name
+        answer: HttpAnswer | None = None
         try:
             async with asyncio.timeout(self.settings.open_seconds):
                 answer = await exchange.answer()
-                if answer.status != 200:
-                    failure = refusal(answer, endpoint=endpoint)
-                else:
-                    publisher, output, receiver = await asyncio.shield(call)
-                    variant = output.invoked_production_variant
-                    return BidiStream(exchange, publisher, receiver, invoked_variant=variant, shared=self)
+                publisher, output, receiver = await asyncio.shield(call)
         except TimeoutError:
-            failure = DeadlineError(f"no answer within {self.settings.open_seconds:g} s", endpoint=endpoint)
+            raise DeadlineError(f"no answer within {self.settings.open_seconds:g} s", endpoint=endpoint) from None
         except SmithyError as error:
+            if answer is not None and answer.status != 200:
+                raise refusal(answer, endpoint=endpoint) from error
             exchange.raise_failure()
-            failure = ProtocolError(f"the SDK could not open the stream ({type(error).__name__})", endpoint=endpoint)
-            failure.__cause__ = error
-        raise failure
+            what = f"the SDK could not open the stream ({type(error).__name__})"
+            raise ProtocolError(what, endpoint=endpoint, request_id=exchange.request_id) from error
+        variant = output.invoked_production_variant
+        return BidiStream(exchange, publisher, receiver, invoked_variant=variant, shared=self)
 
     async def _invoke(
         self,
