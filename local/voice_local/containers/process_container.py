@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,9 @@ import psutil
 
 from voice_local.containers.serving import LOOPBACK
 from voice_local.containers.settings import ContainerHostSettings
+
+_MARK = "VOICE_LOCAL_CONTAINER"
+"""Variable by which a container's processes are known even when leash and parents are gone."""
 
 _TAIL_BYTES = 64 * 1024
 _STATUS_LINE_BYTES = 1024
@@ -52,13 +56,14 @@ class ProcessContainer:
         self._bidirectional = bidirectional
         self._settings = settings
         self._stopping = threading.Lock()
+        self._mark = f"{name}-{uuid.uuid4().hex}"
         with log_file.open("ab") as output:
             self._leash = subprocess.Popen(
                 [sys.executable, "-m", "voice_local.containers.leash", str(settings.grace_seconds), *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=dict(environment),
+                env={**environment, _MARK: self._mark},
                 cwd=working_directory,
                 # A session of its own: Ctrl-C at the terminal reaches the host, which stops containers in order.
                 start_new_session=True,
@@ -143,14 +148,15 @@ class ProcessContainer:
             )
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the leash, its descendants, and whoever else is of its session."""
+        """Return the leash, its descendants, and whoever inherited the container's mark after losing its parent."""
         found: dict[int, psutil.Process] = {}
         with suppress(psutil.NoSuchProcess):
             if self._leash.poll() is None:
                 leash = psutil.Process(self._leash.pid)
                 found = {process.pid: process for process in [leash, *leash.children(recursive=True)]}
         for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
-                if os.getsid(process.pid) == self._leash.pid and process.status() != psutil.STATUS_ZOMBIE:
+            # Processes of other users cannot be asked, and are none of ours.
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                if process.environ().get(_MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
                     found[process.pid] = process
         return list(found.values())
