@@ -20,7 +20,7 @@ from typing import Any
 import h2.config
 import h2.connection
 import h2.events
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 
 DEADLINE = 10.0
 """Seconds that any one wait of a test may take."""
@@ -303,7 +303,9 @@ async def bare_connection(
         reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     connection = BareConnection(reader, writer, authority, signer)
     if window is not None:
-        connection.h2.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = window
+        connection.h2.local_settings = Settings(
+            client=True, initial_values={SettingCodes.INITIAL_WINDOW_SIZE: window, SettingCodes.ENABLE_PUSH: 0}
+        )
     connection.h2.initiate_connection()
     connection.flush()
     try:

@@ -1,6 +1,7 @@
 """Many streams, flow control both ways, clients that vanish, and the end of the data plane itself."""
 
 import asyncio
+import json
 import logging
 import socket
 import ssl
@@ -14,7 +15,7 @@ from voice_local.data_plane import DataPlane, DataPlaneError, DataPlaneSettings,
 from voice_local.data_plane.settings import MIB
 from voice_local.identity import LocalIdentity
 
-from .bare_client import DEADLINE
+from .bare_client import DEADLINE, Signer, bare_connection
 from .conftest import Directory, MakeSite, Site
 
 PATH = "x-amzn-sagemaker-model-invocation-path"
@@ -28,7 +29,7 @@ async def opened(connection: Any, site: Site, path: str = "") -> Any:
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(DEADLINE):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in the server, which has no event to offer
             await asyncio.sleep(0.01)
 
 
@@ -141,7 +142,7 @@ async def test_a_client_that_vanishes_while_the_container_is_slow_to_accept(make
 async def test_bytes_that_are_no_http2_end_the_connection(site: Site) -> None:
     async with site.connect() as connection:
         stream = await opened(connection, site)
-        connection.writer.write(b"\x00\xff\xff\x00\x00\x00\x00\x00\x01" + bytes(100))
+        connection.writer.write(bytes(9))  # DATA on stream 0, which RFC 9113 forbids
         await asyncio.wait_for(connection.closed.wait(), DEADLINE)
         assert connection.goaway is not None
         assert connection.goaway != 0
@@ -292,9 +293,9 @@ async def test_no_word_of_a_stream_is_logged(site: Site, caplog: pytest.LogCaptu
         await stream.next_event()
         request_id = stream.headers["x-amzn-requestid"]
         await stream.send_raw(b"")
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("voice_local")]
+    # The scripted container logs too, in the websockets library's own server logger; it is no part of the product.
+    ours = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
     assert any(f"stream open request={request_id}" in line for line in ours)
-    assert "secret" not in caplog.text.replace("websockets.server", "")[: caplog.text.find("websockets.server")]
     assert all("secret" not in line for line in ours)
     assert site.identity.secret_access_key not in caplog.text
 
@@ -316,10 +317,6 @@ async def test_the_command_serves_a_running_container(site: Site) -> None:
 
 
 async def talk_to(line: bytes) -> None:
-    import json
-
-    from .bare_client import Signer, bare_connection
-
     ready = json.loads(line)
     signer = Signer(ready["access_key"], ready["secret_key"], ready["region"])
     async with bare_connection(ready["url"], Path(ready["ca_bundle"]), signer) as connection:
