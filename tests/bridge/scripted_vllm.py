@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from websockets.asyncio.server import Request, Response, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 WORDS_PER_APPEND = "w"
 
@@ -108,11 +109,10 @@ async def converse(connection: ServerConnection) -> None:
 
 
 async def main(port: int) -> None:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)
     async with serve(converse, "127.0.0.1", port, process_request=answer_http, max_size=None, compression=None):
         note(event="listening", arguments=sys.argv[1:], vllm_port=os.environ.get("VLLM_PORT", ""))
-        await stop.wait()
+        await asyncio.get_running_loop().create_future()
 
 
 if __name__ == "__main__":

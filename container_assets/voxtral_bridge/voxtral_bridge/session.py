@@ -64,6 +64,8 @@ class Session:
         self._started = self._last_input = self._last_output = self._generation_started = self._now()
         self._waiting_since: float | None = None
         self._answered_audio = 0.0
+        self._sending_since: float | None = None
+        self._telling_since: float | None = None
         self._shutdown_at: float | None = None
         self._first_delta_seen = False
         self._counts = {"bytes_in": 0, "bytes_out": 0, "messages_in": 0, "messages_out": 0}
@@ -75,11 +77,6 @@ class Session:
         ending = Ending("internal_error", 1011, "bridge")
         try:
             ending = await self._serve()
-            if ending.message:
-                log_event("session_error", session=self.id, code=ending.reason, side=ending.side)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._settings.close_timeout):
-                        await self._tell(error_event(ending.reason, ending.message))
         except asyncio.CancelledError:
             ending = SHUTTING_DOWN
             raise
@@ -103,13 +100,23 @@ class Session:
                 ending = await self._ending
                 for task in others:
                     task.cancel()
-                failure = await self._finish(upstream, output, ending)
+                ending = await self._finish(upstream, output, ending) or ending
+                await self._report(ending)
                 await upstream.close()
                 await asyncio.wait({output}, timeout=self._settings.close_timeout)
                 output.cancel()  # when the client does not read, the reader of vLLM waits for it
-                return failure or ending
         except (OSError, WebSocketException) as error:
-            return _vllm_failure("upstream_unavailable", f"vLLM opened no session: {error}")
+            ending = _vllm_failure("upstream_unavailable", f"vLLM opened no session: {error}")
+            await self._report(ending)
+        return ending
+
+    async def _report(self, ending: Ending) -> None:
+        if not ending.message:
+            return
+        log_event("session_error", session=self.id, code=ending.reason, side=ending.side)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.close_timeout):
+                await self._tell(error_event(ending.reason, ending.message))
 
     @asynccontextmanager
     async def _upstream(self) -> AsyncIterator[ClientConnection]:
@@ -148,10 +155,12 @@ class Session:
                 return
             self._note_generation()
             self._waiting_since = self._waiting_since or self._last_input
+            self._sending_since = self._last_input
             try:
                 await upstream.send(message.data, text=True)
             except ConnectionClosed:
                 return  # the reader of that socket tells why
+            self._sending_since = None
         self._settle(COMPLETED if self._client.client_closed else CLIENT_FAILED if self._client.failed else CLIENT_GONE)
 
     async def _relay_output(self, upstream: ClientConnection) -> None:
@@ -164,14 +173,17 @@ class Session:
                 data = message.encode() if isinstance(message, str) else message
                 self._counts["messages_out"] += 1
                 self._counts["bytes_out"] += len(data)
+                self._telling_since = self._last_output
                 await self._tell(data, is_text=is_text)
+                self._telling_since = None
                 self._note_generation()
         except ConnectionClosed as closed:
             self._settle(_upstream_closed(closed))
 
     def _note_output(self, kind: str) -> None:
-        self._answered_audio = self._tracker.pending_audio
-        self._waiting_since = None if self._tracker.final_commit_due else self._last_output
+        if kind.startswith("transcription."):
+            self._answered_audio = self._tracker.pending_audio
+            self._waiting_since = None if self._tracker.final_commit_due else self._last_output
         since_start = round(self._now() - self._generation_started, 3)
         if kind == "transcription.delta" and not self._first_delta_seen:
             self._first_delta_seen = True
@@ -215,22 +227,32 @@ class Session:
         if now - max(self._last_input, self._last_output) >= settings.idle_timeout:
             text = f"no message for {settings.idle_timeout:g} s; open a new session to go on"
             return Ending("idle_timeout", 1008, "bridge", text)
-        if self._waiting_since is not None and self._tracker.generating:
-            unanswered = self._tracker.pending_audio - self._answered_audio
-            owed = unanswered >= MIN_UNANSWERED_AUDIO or not self._tracker.final_commit_due
-            if owed and now - self._waiting_since >= settings.stall_timeout:
-                text = f"vLLM owes output and has said nothing for {settings.stall_timeout:g} s"
-                return _vllm_failure("upstream_stalled", text)
+        too_old = now - settings.stall_timeout
+        if self._telling_since is not None:
+            if self._telling_since <= too_old:
+                text = f"the client has read nothing for {settings.stall_timeout:g} s"
+                return Ending("client_stalled", 1008, "client", text)
+        elif self._sending_since is not None and self._sending_since <= too_old:
+            # A ping would not tell: it waits behind the message that vLLM does not take.
+            return _vllm_failure("upstream_stalled", f"vLLM has taken no input for {settings.stall_timeout:g} s")
+        elif self._waiting_since is not None and self._waiting_since <= too_old and self._output_is_owed():
+            text = f"vLLM owes output and has said nothing for {settings.stall_timeout:g} s"
+            return _vllm_failure("upstream_stalled", text)
         if self._client.shutdown_requested.is_set():
             self._shutdown_at = self._shutdown_at or now + settings.shutdown_drain
             if now >= self._shutdown_at or not self._tracker.generating:
                 return SHUTTING_DOWN
         return None
 
+    def _output_is_owed(self) -> bool:
+        tracker = self._tracker
+        unanswered = tracker.pending_audio - self._answered_audio
+        return tracker.generating and (unanswered >= MIN_UNANSWERED_AUDIO or not tracker.final_commit_due)
+
     async def _finish(self, upstream: ClientConnection, output: "asyncio.Task[None]", ending: Ending) -> Ending | None:
         """Bring the generation that runs to its end, relaying what comes; return what went wrong on vLLM's side."""
         started = self._last_output = self._now()
-        if self._tracker.final_commit_due:
+        if self._tracker.final_commit_due and self._sending_since is None:
             # Also when vLLM looks dead: a request that is never finished would stay in the engine for good.
             with suppress(ConnectionClosed, TimeoutError):
                 async with asyncio.timeout(self._settings.close_timeout):

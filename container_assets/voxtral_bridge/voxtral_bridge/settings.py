@@ -39,7 +39,8 @@ class BridgeSettings:
     idle_timeout: float = _read_from("BRIDGE_IDLE_TIMEOUT", default=300.0)
     """Without a message either way. vLLM has no limit of its own and holds the KV cache for ever."""
     stall_timeout: float = _read_from("BRIDGE_STALL_TIMEOUT", default=60.0)
-    """Without output while audio comes in: vLLM answers every 80 ms of audio, so it hangs."""
+    """A side that takes no message for so long hangs, and so does vLLM when it owes output: it answers every 80 ms
+    of audio."""
     connect_timeout: float = _read_from("BRIDGE_CONNECT_TIMEOUT", default=10.0)
     """To open a session on vLLM; on loopback it takes milliseconds."""
     drain_timeout: float = _read_from("BRIDGE_DRAIN_TIMEOUT", default=10.0)

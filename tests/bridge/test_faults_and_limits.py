@@ -1,0 +1,229 @@
+"""vLLM dies, hangs or refuses; clients are idle, too many, or talk too long: everybody is told, nothing hangs."""
+
+import asyncio
+import json
+import signal
+from time import monotonic
+
+import pytest
+
+from tests.bridge.staging import (
+    APPEND,
+    COMMIT,
+    FINAL,
+    UPDATE,
+    Stage,
+    client,
+    eventually,
+    hear,
+    hear_until,
+    hear_until_close,
+    ping,
+    say,
+    wait_until,
+)
+
+
+async def test_vllm_killed_mid_stream(stage: Stage) -> None:
+    vllm, bridge = stage.vllm(), stage.bridge()
+    async with client(bridge) as ear:
+        await say(ear, UPDATE, COMMIT, APPEND)
+        await hear_until(ear, "transcription.delta")
+        vllm.signal(signal.SIGKILL)
+        killed = monotonic()
+        events = await hear_until_close(ear)
+        assert monotonic() - killed < 1.0
+    assert [event["code"] for event in events] == ["upstream_died"]
+    assert isinstance(events[0]["error"], str)
+    assert (ear.close_code, ear.close_reason) == (1011, "upstream_died")
+    await eventually(lambda: ping(bridge.port) == 503, "/ping says so")
+
+
+async def test_vllm_killed_after_the_client_ended_its_input(stage: Stage) -> None:
+    """The session is being drained: the output is cut short, so it must not look complete."""
+    vllm, bridge = stage.vllm(), stage.bridge()
+    async with client(bridge, "/v1/realtime?tail=5") as ear:
+        await say(ear, UPDATE, COMMIT, APPEND, FINAL)
+        await hear_until(ear, "transcription.delta")
+        closing = asyncio.create_task(ear.close())
+        await asyncio.sleep(0.3)
+        vllm.signal(signal.SIGKILL)
+        events = await hear_until_close(ear)
+        await closing
+    assert events[-1]["code"] == "upstream_closed"
+    [closed] = await eventually(lambda: bridge.log("session_closed"), "closed")
+    assert closed["close_code"] == 1011
+
+
+async def test_vllm_closing_is_told(stage: Stage) -> None:
+    stage.vllm()
+    bridge = stage.bridge()
+    for code in (1000, 1008):
+        async with client(bridge, f"/v1/realtime?close={code}") as ear:
+            await say(ear, UPDATE, APPEND)
+            events = await hear_until_close(ear)
+        assert events[-1]["code"] == "upstream_closed"
+        assert str(code) in events[-1]["error"]
+        assert ear.close_code == 1011
+
+
+async def test_stopped_vllm_is_found_by_ping_and_by_its_sessions(stage: Stage) -> None:
+    """SIGSTOP: it still accepts TCP connections and answers nothing."""
+    vllm, bridge = stage.vllm(), stage.bridge(BRIDGE_KEEPALIVE="1")
+    async with client(bridge) as ear:
+        await say(ear, UPDATE, COMMIT, APPEND)
+        await hear_until(ear, "transcription.delta")
+        vllm.signal(signal.SIGSTOP)
+        stopped = monotonic()
+        await eventually(lambda: ping(bridge.port) == 503, "/ping is 503")
+        assert monotonic() - stopped < 5.0
+        events = await hear_until_close(ear)
+    assert events[-1]["code"] == "upstream_unresponsive"
+    assert ear.close_code == 1011
+    vllm.signal(signal.SIGCONT)
+    await eventually(lambda: ping(bridge.port) == 200, "/ping is 200 again")
+    async with client(bridge) as ear:
+        assert (await hear(ear))["type"] == "session.created"
+
+
+async def test_engine_gone_silent_is_found(stage: Stage) -> None:
+    """The server answers pings, its engine gives nothing (vLLM #36015)."""
+    vllm = stage.vllm()
+    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="0.6")
+    async with client(bridge, "/v1/realtime?silent=1") as ear:
+        await say(ear, UPDATE, COMMIT, *[APPEND] * 20)
+        events = await hear_until_close(ear)
+    assert events[-1]["code"] == "upstream_stalled"
+    assert ear.close_code == 1011
+    await eventually(lambda: vllm.notes("closed"), "vLLM's side is closed")
+    assert vllm.notes()[-2]["final"] is True
+
+
+async def test_client_that_pauses_is_not_taken_for_a_stall(stage: Stage) -> None:
+    stage.vllm()
+    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="0.4")
+    async with client(bridge) as ear:
+        await say(ear, UPDATE, COMMIT, APPEND)
+        await hear_until(ear, "transcription.delta")
+        await asyncio.sleep(1.0)
+        await say(ear, APPEND, FINAL)
+        assert (await hear_until(ear, "transcription.done"))[-1]["text"] == "w w "
+
+
+async def test_engine_that_never_finishes_does_not_hold_a_client_that_ended(stage: Stage) -> None:
+    stage.vllm()
+    bridge = stage.bridge(BRIDGE_DRAIN_TIMEOUT="0.5")
+    async with client(bridge, "/v1/realtime?silent=1") as ear:
+        await say(ear, UPDATE, COMMIT, APPEND)
+        closing = asyncio.create_task(ear.close())
+        events = await hear_until_close(ear)
+        await closing
+    assert events[-1]["code"] == "drain_timeout"
+
+
+async def test_no_vllm_at_all(stage: Stage) -> None:
+    bridge = stage.bridge(healthy=False)
+    assert ping(bridge.port) == 503
+    async with client(bridge) as ear:
+        events = await hear_until_close(ear)
+    assert [event["code"] for event in events] == ["upstream_unavailable"]
+    assert (ear.close_code, ear.close_reason) == (1011, "upstream_unavailable")
+
+
+async def test_vllm_that_does_not_open_a_session_in_time(stage: Stage) -> None:
+    stage.vllm()
+    bridge = stage.bridge(BRIDGE_CONNECT_TIMEOUT="0.4")
+    async with client(bridge, "/v1/realtime?accept_delay=30") as ear:
+        events = await hear_until_close(ear)
+    assert [event["code"] for event in events] == ["upstream_unavailable"]
+
+
+def test_ping_follows_vllm(stage: Stage) -> None:
+    bridge = stage.bridge(healthy=False)
+    assert ping(bridge.port) == 503
+    vllm = stage.vllm()
+    wait_until(lambda: ping(bridge.port) == 200, "healthy once vLLM answers")
+    vllm.signal(signal.SIGKILL)
+    wait_until(lambda: ping(bridge.port) == 503, "down once vLLM is gone")
+    vllm.wait()
+    stage.vllm(SCRIPTED_VLLM_HEALTH="503")
+    wait_until(lambda: any("503" in line["detail"] for line in bridge.log("health")), "vLLM's own 503 is seen")
+    assert ping(bridge.port) == 503
+
+
+async def test_idle_client_is_finished_and_told(stage: Stage) -> None:
+    """vLLM #46815: it would hold the KV cache for ever."""
+    vllm = stage.vllm()
+    bridge = stage.bridge(BRIDGE_IDLE_TIMEOUT="0.8")
+    async with client(bridge) as ear:
+        await say(ear, UPDATE, COMMIT, APPEND)
+        events = await hear_until_close(ear)
+    assert [event["type"] for event in events[-2:]] == ["transcription.done", "error"]
+    assert events[-1]["code"] == "idle_timeout"
+    assert (ear.close_code, ear.close_reason) == (1008, "idle_timeout")
+    assert vllm.notes()[-1] == {"event": "closed", "code": 1000}
+
+
+async def test_one_session_too_many_is_told_at_once(stage: Stage) -> None:
+    """vLLM #38233: it would hang. The place is free again when a session ends."""
+    stage.vllm()
+    bridge = stage.bridge(SM_VLLM_MAX_NUM_SEQS="2")
+    async with client(bridge) as first, client(bridge) as second:
+        await hear(first)
+        await hear(second)
+        started = monotonic()
+        async with client(bridge) as third:
+            events = await hear_until_close(third)
+        assert monotonic() - started < 1.0
+        assert [event["code"] for event in events] == ["session_limit"]
+        assert third.close_code == 1013
+    await eventually(lambda: len(bridge.log("session_closed")) == 2, "both are closed")
+    async with client(bridge) as fourth:
+        assert (await hear(fourth))["type"] == "session.created"
+
+
+async def test_audio_beyond_the_models_length_ends_the_session_before_the_engine_does(stage: Stage) -> None:
+    """MAX_MODEL_LEN 100 is 8 s of audio, 2.88 s with the margin: 36 pieces of 80 ms go in, the 37th does not."""
+    vllm = stage.vllm()
+    bridge = stage.bridge(SM_VLLM_MAX_MODEL_LEN="100")
+    async with client(bridge) as ear:
+        await say(ear, UPDATE, COMMIT, *[APPEND] * 60)
+        events = await hear_until_close(ear)
+    assert events[-1]["code"] == "session_length_limit"
+    assert events[-2]["type"] == "transcription.done"
+    assert ear.close_code == 1008
+    assert len(vllm.notes("input_audio_buffer.append")) == 35
+    assert vllm.notes("input_audio_buffer.commit")[-1]["final"] is True
+
+
+async def test_the_length_counts_for_each_utterance(stage: Stage) -> None:
+    stage.vllm()
+    bridge = stage.bridge(SM_VLLM_MAX_MODEL_LEN="100")
+    async with client(bridge) as ear:
+        await say(ear, UPDATE)
+        for _ in range(3):
+            await say(ear, COMMIT, *[APPEND] * 30, FINAL)
+            assert (await hear_until(ear, "transcription.done"))[-1]["type"] == "transcription.done"
+
+
+@pytest.mark.parametrize("text", ["Der Kanarienvogel singt um Mitternacht", "w w "])
+async def test_log_tells_the_course_of_a_session_but_no_word_of_it(stage: Stage, text: str) -> None:
+    stage.vllm()
+    bridge = stage.bridge()
+    async with client(bridge) as ear:
+        await hear(ear)
+        await say(ear, UPDATE, COMMIT, APPEND, {"type": "note", "text": text}, FINAL)
+        await hear_until(ear, "transcription.done")
+        await ear.send(text)
+        await ear.send(b"\xff" + text.encode())
+        await hear_until(ear, "error")
+    await eventually(lambda: bridge.log("session_closed"), "closed")
+    output = bridge.output.read_text()
+    assert text not in output
+    assert "AAAA" not in output
+    lines = [json.loads(line) for line in output.splitlines()]
+    session = [line for line in lines if line["event"].startswith("session_")]
+    assert [line["event"] for line in session][:3] == ["session_opened", "session_first_delta", "session_done"]
+    assert session[-1]["event"] == "session_closed"
+    assert len({line["session"] for line in session}) == 1
+    assert {"time", "level", "event"} <= set(lines[0])
