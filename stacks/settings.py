@@ -275,12 +275,20 @@ class SttSettings(EndpointSettings):
         return {**super().environment, "SM_VLLM_MAX_MODEL_LEN": str(self.max_model_len)}
 
     @property
+    def half_precision_environment(self) -> dict[str, str]:
+        """See the base class; never longer than on the other GPUs."""
+        return {**super().half_precision_environment, "SM_VLLM_MAX_MODEL_LEN": str(self._half_precision_length)}
+
+    @property
     def shortest_max_model_len(self) -> int:
         """The session length, in tokens, that holds on whichever pool has been provisioned."""
-        half = self.half_precision_max_model_len
-        if half is None or all(accelerator_of(name).bfloat16 for name in self.instance_types):
+        if all(accelerator_of(name).bfloat16 for name in self.instance_types):
             return self.max_model_len
-        return min(self.max_model_len, half)
+        return self._half_precision_length
+
+    @property
+    def _half_precision_length(self) -> int:
+        return min(self.max_model_len, self.half_precision_max_model_len or self.max_model_len)
 
     @property
     def cuda(self) -> CudaVersion | None:

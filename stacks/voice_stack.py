@@ -63,6 +63,7 @@ class VoiceStack(Stack):
         self._service: Service = service
 
     def _add_endpoint(self, image: ServingImage, settings: EndpointSettings) -> VoiceEndpoint:
+        retain_logs = self._settings.retain_logs
         return VoiceEndpoint(
             self,
             "Voice",
@@ -81,7 +82,8 @@ class VoiceStack(Stack):
                 health_check=settings.startup_timeout_seconds, model_download=settings.model_download_timeout_seconds
             ),
             log_retention=RETENTION[self._settings.log_retention_days],
-            removal_policy=RemovalPolicy.RETAIN if self._settings.retain_logs else RemovalPolicy.DESTROY,
+            # Kept, but not when the very first deploy fails: the next attempt would find the name taken.
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain_logs else RemovalPolicy.DESTROY,
         )
 
     def _weights(self, settings: EndpointSettings) -> ModelWeights:

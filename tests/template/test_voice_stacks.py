@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import botocore.session
 import pytest
@@ -17,8 +17,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk.assertions import Annotations, Match, Template
 from aws_cdk.aws_ecr_assets import DockerImageAsset
 from botocore.validate import ParamValidator
-from cfnlint.api import lint
-from cfnlint.config import ManualArgs
+from cfnlint.api import lint  # type: ignore[import-untyped]
+from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 
 import app as voice_app
 from stacks.names import parameter_name
@@ -309,7 +309,7 @@ class TestStages:
     def test_prod_is_protected_and_keeps_its_logs(self, prod: SynthesizedStage) -> None:
         for stack in prod.both:
             assert stack.termination_protection
-            assert stack.only("AWS::Logs::LogGroup")["DeletionPolicy"] == "Retain"
+            assert stack.only("AWS::Logs::LogGroup")["DeletionPolicy"] == "RetainExceptOnCreate"
             assert stack.only("AWS::Logs::LogGroup")["Properties"]["RetentionInDays"] == 90
 
     def test_templates_carry_no_metadata_and_no_bootstrap_rule(self, stack: SynthesizedStack) -> None:
@@ -336,7 +336,7 @@ def service() -> Any:
 class TestServiceApi:
     """CloudFormation passes properties on; what SageMaker itself would refuse is caught by the SDK's own model."""
 
-    OPERATIONS = (
+    OPERATIONS: ClassVar[tuple[tuple[str, str, dict[str, str]], ...]] = (
         ("AWS::SageMaker::Model", "CreateModel", {"ModelName": "made-by-cloudformation"}),
         ("AWS::SageMaker::EndpointConfig", "CreateEndpointConfig", {"EndpointConfigName": "made-by-cloudformation"}),
         ("AWS::SageMaker::Endpoint", "UpdateEndpoint", {}),

@@ -12,13 +12,13 @@ from voice_constructs.inference_ami import CudaVersion
 CDK_JSON = Path(__file__).resolve().parents[2] / "cdk.json"
 
 
-def load(stage: dict[str, Any] | None = None, **overrides: Any) -> StageSettings:
+def load(stage: dict[str, Any] | None = None, /, **overrides: Any) -> StageSettings:
     """Load stage `dev` from an object as in cdk.json, and overrides with `__` for the dot."""
     context = {key.replace("__", "."): value for key, value in overrides.items()}
     return load_settings({"voice": {"dev": stage or {}}, **context})
 
 
-def problems_of(stage: dict[str, Any] | None = None, **overrides: Any) -> dict[str, str]:
+def problems_of(stage: dict[str, Any] | None = None, /, **overrides: Any) -> dict[str, str]:
     """Return key -> whole message of every problem."""
     with pytest.raises(SettingsError) as caught:
         load(stage, **overrides)
@@ -99,7 +99,9 @@ class TestReading:
     def test_the_published_length_holds_on_every_pool(self) -> None:
         assert load().stt.shortest_max_model_len == 16_384
         assert load(stt__instance_types="ml.g6.xlarge").stt.shortest_max_model_len == 45_000
-        assert load(stt__max_model_len="8192").stt.shortest_max_model_len == 8_192
+        short = load(stt__max_model_len="8192").stt
+        assert short.shortest_max_model_len == 8_192
+        assert short.half_precision_environment == {"SM_VLLM_DTYPE": "half", "SM_VLLM_MAX_MODEL_LEN": "8192"}
         assert load(stt__half_precision_max_model_len="").stt.shortest_max_model_len == 45_000
 
     def test_cuda_is_stated_only_where_the_tag_does_not_tell(self) -> None:
