@@ -1,7 +1,10 @@
 """Puts the commands together: those of the client, and those other packages bring."""
 
+import sys
+
 import typer
 
+from voice_client.cli.failure import debugging, report
 from voice_client.cli.plugins import PluginGroup
 from voice_client.cli.speak import speak
 from voice_client.cli.transcribe import transcribe
@@ -10,6 +13,7 @@ app = typer.Typer(
     name="voice",
     cls=PluginGroup,
     help="Real-time speech on Amazon SageMaker AI: hear with `transcribe`, speak with `speak`.",
+    epilog="Exit: 0 done, 1 unexpected, 2 usage or input, 3 credentials or endpoint, 4 stream or model, 130 Ctrl-C.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -26,4 +30,9 @@ def _voice() -> None:
 
 def main() -> None:
     """Run the command line; the process ends with the exit code of the command."""
-    app()
+    try:
+        app()
+    except Exception as error:  # from the command of another package; ours report their own
+        if debugging():
+            raise
+        sys.exit(report(error))

@@ -13,9 +13,17 @@ UNEXPECTED = 1
 """Exit code of what no `VoiceError` describes; those carry their own (2 input, 3 endpoint, 4 stream or model)."""
 
 
+_asked: list[bool] = []
+
+
+def ask_for_tracebacks(wanted: bool) -> None:
+    """Take the value of `--debug`, before the command runs."""
+    _asked.append(wanted)
+
+
 def debugging() -> bool:
-    """Whether tracebacks are wanted (VOICE_DEBUG set and not 0)."""
-    return os.environ.get("VOICE_DEBUG", "0") not in {"", "0"}
+    """Whether tracebacks are wanted (`--debug`, or VOICE_DEBUG set and not 0)."""
+    return any(_asked) or os.environ.get("VOICE_DEBUG", "0") not in {"", "0"}
 
 
 def say(message: str) -> None:
@@ -23,7 +31,17 @@ def say(message: str) -> None:
     print(f"voice: {' '.join(message.split())}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def run[T](work: Coroutine[object, object, T], *, debug: bool) -> T:
+def report(error: Exception) -> int:
+    """Write what an error says to standard error and return the exit code for it."""
+    if isinstance(error, VoiceError):
+        say(str(error))
+        return error.exit_code
+    # The text of an unknown error may hold anything, also what was spoken; its type may not.
+    say(f"unexpected {type(error).__name__}: a fault of the program; VOICE_DEBUG=1 shows where")
+    return UNEXPECTED
+
+
+def run[T](work: Coroutine[object, object, T]) -> T:
     """Run a command's work to its result.
 
     Raises:
@@ -31,14 +49,7 @@ def run[T](work: Coroutine[object, object, T], *, debug: bool) -> T:
     """
     try:
         return asyncio.run(work)
-    except VoiceError as error:
-        if debug or debugging():
-            raise
-        say(str(error))
-        raise typer.Exit(error.exit_code) from error
     except Exception as error:
-        if debug or debugging():
+        if debugging():
             raise
-        # The text of an unknown error may hold anything, also what was spoken; its type may not.
-        say(f"unexpected {type(error).__name__}: this is a fault of the program; run it with --debug to see where")
-        raise typer.Exit(UNEXPECTED) from error
+        raise typer.Exit(report(error)) from error

@@ -5,13 +5,14 @@ from typing import Annotated, TypedDict
 
 import typer
 
+from voice_client.cli.failure import ask_for_tracebacks
 from voice_client.errors import BadInputError
 
 _WHERE = "Where"
 
 StageOption = Annotated[
     str | None,
-    typer.Option("--stage", help="Deployed stage whose endpoint is used. [default: dev]", rich_help_panel=_WHERE),
+    typer.Option("--stage", help="Deployed stage whose endpoint is used. (default: dev)", rich_help_panel=_WHERE),
 ]
 EndpointOption = Annotated[
     str | None,
@@ -19,13 +20,13 @@ EndpointOption = Annotated[
 ]
 RegionOption = Annotated[
     str | None,
-    typer.Option("--region", help="AWS region. [default: the AWS SDK's own chain]", rich_help_panel=_WHERE),
+    typer.Option("--region", help="AWS region. (default: the AWS SDK's own chain)", rich_help_panel=_WHERE),
 ]
 EndpointUrlOption = Annotated[
     str | None,
     typer.Option(
         "--endpoint-url",
-        help="https://HOST:PORT of the streaming API. [default: AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2, else AWS]",
+        help="https://HOST:PORT of the streaming API. (default: AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2, else AWS)",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -33,17 +34,20 @@ CaBundleOption = Annotated[
     Path | None,
     typer.Option(
         "--ca-bundle",
-        help="PEM file of certificate authorities to trust. [default: SSL_CERT_FILE, AWS_CA_BUNDLE, else the system's]",
+        help="PEM file of certificate authorities to trust. (default: SSL_CERT_FILE, AWS_CA_BUNDLE, else the system's)",
         rich_help_panel=_WHERE,
     ),
 ]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", help="Name the server knows the model by. [default: the stage's]", rich_help_panel=_WHERE),
+    typer.Option("--model", help="Name the server knows the model by. (default: the stage's)", rich_help_panel=_WHERE),
 ]
 NoRetryOption = Annotated[bool, typer.Option("--no-retry", help="Fail at the first loss of the stream.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show a traceback when it fails (as VOICE_DEBUG=1).")]
+DebugOption = Annotated[
+    bool,
+    typer.Option("--debug", callback=ask_for_tracebacks, help="Show a traceback when it fails (as VOICE_DEBUG=1)."),
+]
 
 
 class Where(TypedDict):

@@ -33,7 +33,7 @@ def speak(
         str | None, typer.Option("--voice", help="Voice of the model, such as Vivian, Ryan, Serena.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", help="Name or code, such as English or en. [default: found out]")
+        str | None, typer.Option("--language", help="Name or code, such as English or en. (default: found out)")
     ] = None,
     stage: options.StageOption = None,
     endpoint: options.EndpointOption = None,
@@ -43,7 +43,7 @@ def speak(
     model: options.ModelOption = None,
     as_json: options.JsonOption = False,
     no_retry: options.NoRetryOption = False,
-    debug: options.DebugOption = False,
+    _debug: options.DebugOption = False,
 ) -> None:
     """Turn text into speech: a WAV file, 24 kHz mono PCM16, written whole or not at all.
 
@@ -68,7 +68,7 @@ def speak(
             raise BadInputError("there is no text to speak")
         return await _speak(text, output, place, voice=voice, language=language, retry=not no_retry)
 
-    spoken = run(say_it(), debug=debug)
+    spoken = run(say_it())
     if as_json:
         metrics = {
             name: round(value, 3) if isinstance(value, float) else value

@@ -37,7 +37,7 @@ def transcribe(
         bool, typer.Option("--no-pace", help="Send as fast as the endpoint takes it, not in real time.")
     ] = False,
     no_retry: options.NoRetryOption = False,
-    debug: options.DebugOption = False,
+    _debug: options.DebugOption = False,
 ) -> None:
     """Turn speech into text, live.
 
@@ -60,7 +60,7 @@ def transcribe(
         source.check()
         return await _hear(source, place, paced=not no_pace, retry=not no_retry)
 
-    final = run(hear(), debug=debug)
+    final = run(hear())
     if as_json:
         usage = dataclasses.asdict(final.usage) if final.usage is not None else None
         result = {"text": final.text, "usage": usage, "metrics": _rounded(final.metrics)}

@@ -1,0 +1,142 @@
+"""What the command says before it connects to anything."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1, text
+    assert "Traceback" not in text
+    assert text.startswith("voice: ")
+    return text
+
+
+@pytest.mark.parametrize("command", ["transcribe", "speak"])
+def test_help_has_examples_defaults_and_every_option(voice: Any, command: str) -> None:
+    result = voice(command, "--help")
+    assert result.returncode == 0
+    assert f"voice {command} " in result.stdout.split("Examples:")[1]
+    for option in ("--stage", "--endpoint", "--region", "--endpoint-url", "--ca-bundle", "--json", "--no-retry"):
+        assert option in result.stdout
+    assert "default: dev" in result.stdout
+
+
+def test_the_group_names_its_exit_codes(voice: Any) -> None:
+    result = voice("--help")
+    assert result.returncode == 0
+    assert "3 credentials or endpoint" in result.stdout
+    assert {"transcribe", "speak"} <= set(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "arguments", [("transcribe",), ("transcribe", "a.wav", "--nope"), ("nope",), ("speak",), ("speak", "a", "b")]
+)
+def test_wrong_usage_is_2(voice: Any, arguments: tuple[str, ...]) -> None:
+    result = voice(*arguments)
+    assert result.returncode == 2
+    assert not result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_a_text_file_named_wav_is_2_with_the_reason(voice: Any, tmp_path: Path) -> None:
+    path = tmp_path / "note.wav"
+    path.write_text("no sound here\n" * 20)
+    result = voice("transcribe", path, "--endpoint", "any")
+    assert result.returncode == 2
+    assert not result.stdout
+    assert "note.wav is not audio" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("transcribe", "gone.wav"), "gone.wav cannot be read: No such file"),
+        (("transcribe", "gone.wav", "--stage", "a", "--endpoint", "b"), "--stage and --endpoint exclude each other"),
+        (("speak", "Hi.", "--endpoint", "b", "--ca-bundle", "gone.pem"), "--ca-bundle gone.pem is no file"),
+        (("speak", "   "), "there is no text to speak"),
+        (("speak", "Hi.", "-o", "out.mp3"), "out.mp3 is written as WAV"),
+        (("speak", "Hi.", "-o", "no/folder/out.wav"), "cannot be written"),
+    ],
+)
+def test_bad_input_is_2_with_the_reason(voice: Any, arguments: tuple[str, ...], reason: str) -> None:
+    result = voice(*arguments)
+    assert result.returncode == 2, result.stderr
+    assert reason in one_line(result.stderr)
+    assert not result.stdout
+
+
+def test_problems_are_told_together(voice: Any) -> None:
+    result = voice("speak", "Hi.", "--stage", "a", "--endpoint", "b", "--ca-bundle", "gone.pem")
+    assert "exclude each other" in result.stderr
+    assert "gone.pem" in result.stderr
+
+
+def test_the_traceback_is_there_for_those_who_ask(voice: Any) -> None:
+    assert "Traceback" in voice("transcribe", "gone.wav", "--debug").stderr
+    assert "Traceback" in voice("transcribe", "gone.wav", VOICE_DEBUG="1").stderr
+
+
+def test_help_loads_neither_sdk_nor_boto3() -> None:
+    code = (
+        "import sys, voice_client.cli; "
+        "print([m for m in ('boto3', 'awscrt', 'aws_sdk_sagemaker_runtime_http2', 'moto') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert result.stdout.strip() == "[]"
+
+
+class TestCommandsOfOtherPackages:
+    """Entry-point group `voice.commands`."""
+
+    @pytest.fixture
+    def install(self, tmp_path: Path) -> Callable[[str, str], str]:
+        def install(name: str, code: str) -> str:
+            site = tmp_path / "site"
+            info = site / f"plugin_{name}-1.0.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: plugin-{name}\nVersion: 1.0\n")
+            (info / "entry_points.txt").write_text(f"[voice.commands]\n{name} = plugin_{name}:app\n")
+            (site / f"plugin_{name}.py").write_text(code)
+            return str(site)
+
+        return install
+
+    def test_a_command_is_found_by_its_name(self, voice: Any, install: Callable[[str, str], str]) -> None:
+        site = install(
+            "hello",
+            "import typer\napp = typer.Typer(help='Greets.')\n"
+            "@app.command()\ndef up(): print('hello')\n@app.command()\ndef down(): raise typer.Exit(7)\n",
+        )
+        assert "Greets." in voice("--help", PYTHONPATH=site).stdout
+        assert voice("hello", "up", PYTHONPATH=site).stdout == "hello\n"
+        assert voice("hello", "down", PYTHONPATH=site).returncode == 7
+
+    @pytest.mark.parametrize("arguments", [(), ("up", "--port", "3"), ("--help",)])
+    def test_a_missing_extra_is_named_and_hurts_no_other(
+        self, voice: Any, install: Callable[[str, str], str], arguments: tuple[str, ...]
+    ) -> None:
+        site = install("engine", "import no_such_package_xyz\n")
+        result = voice("engine", *arguments, PYTHONPATH=site)
+        assert result.returncode == 1
+        assert "no_such_package_xyz" in one_line(result.stderr)
+        assert "install plugin-engine[engine]" in result.stderr
+        assert voice("transcribe", "--help", PYTHONPATH=site).returncode == 0
+        assert voice("--help", PYTHONPATH=site).returncode == 0
+
+    def test_a_broken_one_is_named_and_hurts_no_other(self, voice: Any, install: Callable[[str, str], str]) -> None:
+        site = install("broken", "raise ValueError('half written')\n")
+        result = voice("broken", PYTHONPATH=site)
+        assert result.returncode == 1
+        assert "cannot be loaded: ValueError: half written" in one_line(result.stderr)
+        assert voice("--help", PYTHONPATH=site).returncode == 0
+
+    def test_a_crash_in_one_is_one_line(self, voice: Any, install: Callable[[str, str], str]) -> None:
+        site = install("crash", "import typer\napp = typer.Typer()\n@app.command()\ndef crash(): 1 / 0\n")
+        result = voice("crash", PYTHONPATH=site)
+        assert result.returncode == 1
+        assert "ZeroDivisionError" in one_line(result.stderr)
