@@ -85,7 +85,11 @@ class CdkTimeoutError(CdkCliError):
 
 
 _COMMON = ("--no-notices", "--ci", "--no-color", "--no-version-reporting")
+_CONCURRENT = "--concurrency=4"
+"""The stacks of a stage do not depend on each other; the CLI looks at each of them every 5 s only."""
+
 _DEPLOY = (
+    _CONCURRENT,
     # Direct: one operation a stack instead of a change set and its waits.
     "--method=direct",
     # The local cloud keeps no parameter the template does not name.
@@ -173,7 +177,9 @@ class CdkCli:
 
     def destroy(self, *stacks: str, on_step: StepListener | None = None) -> None:
         """Delete these stacks, or all."""
-        self._run("destroy", ["--force", "--progress=events", *self._selection(stacks)], DESTROY_SECONDS, on_step)
+        self._run(
+            "destroy", ["--force", "--progress=events", _CONCURRENT, *self._selection(stacks)], DESTROY_SECONDS, on_step
+        )
 
     @staticmethod
     def _selection(stacks: Sequence[str]) -> Sequence[str]:

@@ -6,11 +6,13 @@ What moto 5.2 does not do, and what is done here:
 - a second change set breaks, outputs are missing after one: executed as an ordinary create or update
 - outputs are worked out while resources are missing: shown when the operation has ended
 - no UpdateTerminationProtection, and a protected stack is deleted all the same
+- times are cut to the second, and readers that sort events by time mix them up: milliseconds, as in AWS
 - templates in a bucket are not found under the loopback address: read by path
 - a resource's state is the stack's: each resource that exists is CREATE_COMPLETE or UPDATE_COMPLETE
 """
 
 import threading
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ from moto.cloudformation import models, parsing, responses
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
 from moto.cloudformation.utils import generate_stack_id
 from moto.core.responses import ActionResult
+from moto.core.serialize import TimestampSerializer
 
 from voice_local.control_plane.patches import Patches
 from voice_local.control_plane.stack_operations import StackOperations
@@ -46,6 +49,7 @@ class StackApi:
             responses.CloudFormationResponse, "update_termination_protection", _update_termination_protection
         )
         patches.around(responses.CloudFormationResponse, "create_stack", _keep_rollback_choice)
+        patches.method(TimestampSerializer, "_timestamp_iso8601_zeroed", _with_milliseconds)
         patches.around(responses.CloudFormationResponse, "_get_stack_from_s3_url", _template_by_path)
 
     def _create_stack(self, backend: Any, name: str, template: str, parameters: dict[str, Any], **options: Any) -> Any:
@@ -174,6 +178,10 @@ def _update_termination_protection(response: Any) -> ActionResult:
     stack = response.cloudformation_backend.get_stack(response._get_param("StackName"))
     stack.enable_termination_protection = bool(response._get_bool_param("EnableTerminationProtection"))
     return ActionResult({"StackId": stack.stack_id})
+
+
+def _with_milliseconds(_serializer: object, value: datetime) -> str:
+    return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
 
 
 def _template_by_path(read: Any, response: Any, template_url: str) -> str:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from moto.cloudformation import models
@@ -299,6 +300,7 @@ class StackOperations:
             stack.status = status
             stack.stack_status_reason = reason
             stack._add_stack_event(status, resource_status_reason=reason)
+            _append(stack, stack.events.pop())
 
     def _record(
         self, event: "_Event", status: str, reason: str | None = None, *, physical_id: str | None = None
@@ -306,18 +308,24 @@ class StackOperations:
         if physical_id is not None:
             event.physical_id = physical_id
         with self._state_lock:
-            event.stack.events.append(
-                models.Event(
-                    stack_id=event.stack.stack_id,
-                    stack_name=event.stack.name,
-                    logical_resource_id=event.logical_id,
-                    physical_resource_id=event.physical_id,
-                    resource_type=event.type,
-                    resource_status=status,
-                    resource_status_reason=reason,
-                    resource_properties=None,
-                )
+            recorded = models.Event(
+                stack_id=event.stack.stack_id,
+                stack_name=event.stack.name,
+                logical_resource_id=event.logical_id,
+                physical_resource_id=event.physical_id,
+                resource_type=event.type,
+                resource_status=status,
+                resource_status_reason=reason,
+                resource_properties=None,
             )
+            _append(event.stack, recorded)
+
+
+def _append(stack: Any, recorded: Any) -> None:
+    # Readers sort events by their time, which has milliseconds: no two of a stack may have the same.
+    if stack.events:
+        recorded.timestamp = max(recorded.timestamp, stack.events[-1].timestamp + timedelta(milliseconds=1))
+    stack.events.append(recorded)
 
 
 @dataclass(slots=True)
