@@ -31,7 +31,6 @@ class CloudProcess:
         self._environment = dict(environment)
         self._keep = keep
         self._process: subprocess.Popen[str] | None = None
-        self.kept = False
 
     def start(self) -> CloudDescription:
         """Start the cloud and wait for its line.
@@ -65,10 +64,17 @@ class CloudProcess:
             raise DemoError(f"the local cloud ended before it was up (exit {process.wait(STOP_SECONDS)})", self._log)
         return line
 
+    def keep(self) -> int:
+        """Let the cloud run on when this object ends; return its process id."""
+        process, self._process = self._process, None
+        if process is None:
+            raise RuntimeError("the local cloud does not run")
+        return process.pid
+
     def stop(self) -> None:
         """End the cloud, its containers included; idempotent."""
         process, self._process = self._process, None
-        if process is None or self.kept:
+        if process is None:
             return
         process.terminate()
         try:

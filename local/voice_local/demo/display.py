@@ -29,12 +29,12 @@ class Step:
             self._console.print(f"    {escape(detail)}", highlight=False)
 
     @contextmanager
-    def handing_over_the_terminal(self) -> Iterator[None]:
-        """Stop the spinner while a child process writes to the terminal itself."""
+    def handing_over_the_terminal(self) -> Iterator[bool]:
+        """Stop the spinner while a child process writes to the terminal itself; False where there is none."""
         if self._status is not None:
             self._status.stop()
         try:
-            yield
+            yield self._status is not None
         finally:
             if self._status is not None:
                 self._status.start()

@@ -1,0 +1,121 @@
+"""`make demo`: python -m voice_local.demo [--stage S] [--keep]."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from voice_local.demo.children import interrupt_on_signals, no_child_left
+from voice_local.demo.cloud_process import CloudProcess
+from voice_local.demo.display import Display
+from voice_local.demo.errors import DemoError
+from voice_local.demo.report import DemoReport
+from voice_local.demo.run import Demo, DemoOptions
+from voice_local.isolation import leading_elsewhere
+
+RECORDINGS = Path("tests/recordings")
+RECORDING = "sense_and_sensibility_01_austen_64kb-0870.wav"
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+
+
+def main(
+    *,
+    stage: Annotated[str, typer.Option(help="The stage to deploy.")] = "dev",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the local cloud and its endpoints running.")] = False,
+    build_dir: Annotated[Path, typer.Option(help="For the log, the WAV file and report.json.")] = Path("build/demo"),
+) -> None:
+    """Deploy both voices to a local cloud, stream real speech through them, and take everything down again."""
+    options = _options(stage, build_dir.resolve(), keep)
+    display = Display(Console(highlight=False))
+    console = display.console
+    console.print("[bold]sagemaker-voice[/bold]: the whole job on this machine, with no AWS account, GPU or Docker\n")
+    interrupt_on_signals()
+    kept: set[int] = set()
+    try:
+        with no_child_left(kept), _cloud_process(options) as cloud_process:
+            report = Demo(options, display).run(cloud_process)
+            if keep:
+                kept.add(cloud_process.keep())
+    except KeyboardInterrupt:
+        console.print("\nInterrupted; nothing is left running.")
+        sys.exit(INTERRUPTED)
+    except DemoError as error:
+        console.print(f"\n[red]The demo failed:[/red] {error}", markup=True, soft_wrap=True)
+        console.print(f"The logs are in {options.build_dir}; first look at {error.log}.", soft_wrap=True)
+        sys.exit(1)
+    path = options.build_dir / "report.json"
+    report.write(path)
+    _show(display, report, path)
+    _next_steps(console, options)
+
+
+def _options(stage: str, build_dir: Path, keep: bool) -> DemoOptions:
+    project_dir = Path.cwd()
+    shutil.rmtree(build_dir, ignore_errors=True)
+    build_dir.mkdir(parents=True)
+    transcripts = json.loads((project_dir / RECORDINGS / "transcripts.json").read_text(encoding="utf-8"))
+    return DemoOptions(
+        project_dir=project_dir,
+        stage=stage,
+        build_dir=build_dir,
+        recording=project_dir / RECORDINGS / RECORDING,
+        transcript=transcripts[RECORDING],
+        voice=Path(sys.executable).with_name("voice"),
+        keep=keep,
+    )
+
+
+def _cloud_process(options: DemoOptions) -> CloudProcess:
+    elsewhere = set(leading_elsewhere(os.environ))
+    return CloudProcess(
+        options.voice,
+        run_dir=options.build_dir / "cloud",
+        log=options.build_dir / "cloud.log",
+        environment={name: value for name, value in os.environ.items() if name not in elsewhere},
+        keep=options.keep,
+    )
+
+
+def _show(display: Display, report: DemoReport, path: Path) -> None:
+    display.console.print("\n[bold]Measured[/bold] (small engines on this CPU: no measure of the real models)")
+    display.figures(
+        [
+            ("word error rate, recording", f"{report.wer_recording:.1%}", "human speech against its text"),
+            ("word error rate, round trip", f"{report.wer_roundtrip:.1%}", "text spoken, then read back"),
+            ("first partial", f"{report.stt_first_partial_ms:.0f} ms", "first audible sample to first words"),
+            ("finalization", f"{report.stt_finalization_ms:.0f} ms", "end of speech to the final text"),
+            ("time to first audio", f"{report.tts_ttfa_ms:.0f} ms", "text sent to first audible sample"),
+            ("real-time factor, voice", f"{report.tts_rtf:.2f}", f"{report.tts_frames} audio frames"),
+            ("the whole run", f"{report.seconds_total:.0f} s", str(path)),
+        ]
+    )
+
+
+def _next_steps(console: Console, options: DemoOptions) -> None:
+    console.print("\n[bold]Next[/bold]")
+    if options.keep:
+        console.print(
+            "  It is still running. In a shell of yours:\n"
+            "    source .venv/bin/activate\n"
+            '    eval "$(voice local env)"\n'
+            f"    voice transcribe YOUR_RECORDING --stage {options.stage}\n"
+            f'    voice speak "Good morning." -o morning.wav --stage {options.stage}\n'
+            "    voice local down"
+        )
+        return
+    console.print(
+        "  make demo KEEP=1        the same, and it stays up for your own recordings\n"
+        "  make synth              the CloudFormation that was deployed, in cdk.out/\n"
+        "  make deploy             the same stacks on AWS (README.md: needs, costs)"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,172 @@
+"""The demo's steps, in order."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voice_local.cdk_cli import CdkCliError, CdkStep, StepListener
+from voice_local.demo.cloud_process import CloudProcess
+from voice_local.demo.display import Display, Step
+from voice_local.demo.errors import DemoError
+from voice_local.demo.report import DemoReport
+from voice_local.demo.sentence import spoken_sentence
+from voice_local.demo.voice_command import VoiceCommand
+from voice_local.deployment import DeploymentError, StageDeployment
+from voice_local.identity import LocalIdentity
+from voice_local.isolation import isolated_environment
+from voice_local.leftovers import Inventory, Resource
+from voice_local.running_cloud import CloudDescription
+from voice_local.word_error_rate import word_error_rate
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What a run is told."""
+
+    project_dir: Path
+    stage: str
+    build_dir: Path
+    """Takes the logs, the spoken WAV file and the report."""
+    recording: Path
+    transcript: str
+    voice: Path
+    """The `voice` script."""
+    keep: bool
+    """Leave the cloud and its endpoints running."""
+
+
+class Demo:
+    """One run.
+
+    Raises (from `run`):
+        DemoError: a step failed; it names the log.
+    """
+
+    def __init__(self, options: DemoOptions, display: Display) -> None:
+        self._options = options
+        self._display = display
+        self._log = options.build_dir / "demo.log"
+        self._spoken = options.build_dir / "spoken.wav"
+
+    def run(self, cloud_process: CloudProcess) -> DemoReport:
+        """Run every step; return what was measured."""
+        began = time.monotonic()
+        with self._display.step("Local cloud") as step:
+            cloud = cloud_process.start()
+            step.outcome = f"control plane {cloud.control_plane}, data plane {cloud.data_plane}"
+        deployment = self._deployment(cloud)
+        inventory = Inventory(_identity(cloud), cloud.control_plane)
+        with _cdk_errors(self._log):
+            self._deploy(deployment)
+        voice = VoiceCommand(self._options.voice, self._environment(cloud), self._log)
+        heard = self._transcribe_recording(voice)
+        sentence, said = self._speak(voice)
+        read_back = self._read_back(voice)
+        left_over = []
+        if not self._options.keep:
+            with _cdk_errors(self._log):
+                left_over = self._take_down(deployment, inventory)
+        return DemoReport(
+            wer_recording=word_error_rate(self._options.transcript, heard["text"]),
+            wer_roundtrip=word_error_rate(sentence, read_back["text"]),
+            stt_first_partial_ms=heard["metrics"]["first_partial_ms"],
+            stt_finalization_ms=heard["metrics"]["finalization_ms"],
+            tts_ttfa_ms=said["metrics"]["ttfa_ms"],
+            tts_rtf=said["metrics"]["rtf"],
+            tts_frames=said["metrics"]["frames"],
+            seconds_total=time.monotonic() - began,
+            left_over=len(left_over),
+        )
+
+    def _deployment(self, cloud: CloudDescription) -> StageDeployment:
+        return StageDeployment(
+            self._options.project_dir,
+            self._options.stage,
+            cloud,
+            images_dir=self._options.build_dir / "cloud" / "images",
+            work_dir=self._options.build_dir,
+            base_environment=dict(os.environ),
+        )
+
+    def _environment(self, cloud: CloudDescription) -> dict[str, str]:
+        return isolated_environment(
+            os.environ,
+            identity=_identity(cloud),
+            control_plane_url=cloud.control_plane,
+            data_plane_url=cloud.data_plane,
+            ca_bundle=cloud.ca_bundle,
+        )
+
+    def _deploy(self, deployment: StageDeployment) -> None:
+        with self._display.step("cdk synth"):
+            deployment.synth()
+        with self._display.step("cdk bootstrap") as step:
+            deployment.bootstrap(_showing(step))
+        with self._display.step("cdk deploy --all") as step:
+            deployment.deploy(_showing(step))
+            endpoints = deployment.endpoints()
+            step.outcome = f"in service: {endpoints.stt}, {endpoints.tts}"
+
+    def _transcribe_recording(self, voice: VoiceCommand) -> dict[str, Any]:
+        recording = self._options.recording
+        with self._display.step("voice transcribe, live") as step, step.handing_over_the_terminal() as show:
+            heard = voice.result("transcribe", str(recording), "--stage", self._options.stage, show=show)
+            step.outcome = f"a human recording, {heard['metrics']['audio_seconds']:.1f} s"
+        self._display.quote("spoken", self._options.transcript)
+        self._display.quote("heard", heard["text"])
+        return heard
+
+    def _speak(self, voice: VoiceCommand) -> tuple[str, dict[str, Any]]:
+        sentence = spoken_sentence()
+        with self._display.step("voice speak") as step:
+            said = voice.result("speak", sentence, "-o", str(self._spoken), "--stage", self._options.stage, show=False)
+            step.outcome = f"{self._spoken}, {said['metrics']['seconds']:.1f} s"
+        self._display.quote("text", sentence)
+        return sentence, said
+
+    def _read_back(self, voice: VoiceCommand) -> dict[str, Any]:
+        with self._display.step("voice transcribe, read back") as step, step.handing_over_the_terminal() as show:
+            heard = voice.result("transcribe", str(self._spoken), "--stage", self._options.stage, show=show)
+        self._display.quote("heard", heard["text"])
+        return heard
+
+    def _take_down(self, deployment: StageDeployment, inventory: Inventory) -> list[Resource]:
+        with self._display.step("cdk destroy --all") as step:
+            deployment.destroy(_showing(step))
+            deleted = inventory.delete_assets()
+            step.outcome = f"and the {len(deleted)} assets it leaves in the bootstrap bucket and repository"
+        with self._display.step("Nothing is left") as step:
+            left_over = inventory.left_over()
+            step.outcome = _counted(inventory, left_over)
+        if left_over:
+            names = ", ".join(f"{resource.service} {resource.kind} {resource.name}" for resource in left_over)
+            raise DemoError(f"{len(left_over)} resources are left after cdk destroy: {names}", self._log)
+        return left_over
+
+
+def _identity(cloud: CloudDescription) -> LocalIdentity:
+    return LocalIdentity(region=cloud.region, access_key_id=cloud.access_key, secret_access_key=cloud.secret_key)
+
+
+def _showing(step: Step) -> StepListener:
+    def show(event: CdkStep) -> None:
+        step.progress(f"{event.stack}: {event.resource_type} {event.status}")
+
+    return show
+
+
+def _counted(inventory: Inventory, left_over: list[Resource]) -> str:
+    kinds = inventory.kinds()
+    return f"{len(left_over)} of {len(kinds)} kinds of resources in {len({service for service, _ in kinds})} services"
+
+
+@contextmanager
+def _cdk_errors(log: Path) -> Iterator[None]:
+    try:
+        yield
+    except (CdkCliError, DeploymentError) as error:
+        raise DemoError(str(error), log) from error
