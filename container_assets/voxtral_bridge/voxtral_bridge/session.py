@@ -102,8 +102,11 @@ class Session:
                     task.cancel()
                 ending = await self._finish(upstream, output, ending) or ending
                 await self._report(ending)
-                await upstream.close()
-                await asyncio.wait({output}, timeout=self._settings.close_timeout)
+                with suppress(TimeoutError):
+                    # Twice the handshake's own time: first the Close must get out, which a deaf server prevents.
+                    async with asyncio.timeout(2 * self._settings.close_timeout):
+                        await upstream.close()
+                        await asyncio.wait({output})
                 output.cancel()  # when the client does not read, the reader of vLLM waits for it
         except (OSError, WebSocketException) as error:
             ending = _vllm_failure("upstream_unavailable", f"vLLM opened no session: {error}")
