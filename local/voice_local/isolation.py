@@ -6,6 +6,7 @@ environment made here, and clients in this process come from a session that read
 """
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -120,31 +121,52 @@ def isolated_environment(
     )
 
 
+class IsolatedClients:
+    """botocore clients of the local cloud that read no environment variable, no file and no proxy.
+
+    One client a service, made when first needed; may be used from several threads.
+    """
+
+    def __init__(self, identity: LocalIdentity, endpoint_url: str) -> None:
+        """Make no client yet; `endpoint_url` is the control plane's."""
+        self._identity = identity
+        self._endpoint_url = endpoint_url
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        # A botocore variable is (name in a config file, name in the environment, default, conversion).
+        self._session = botocore.session.Session(
+            session_vars={
+                "profile": (None, None, None, None),
+                "config_file": (None, None, os.devnull, None),
+                "credentials_file": (None, None, os.devnull, None),
+                "ca_bundle": (None, None, None, None),
+                "data_path": (None, None, None, None),
+                "region": (None, None, identity.region, None),
+            }
+        )
+
+    def of(self, service: str) -> Any:
+        """Return the client of a service, by boto3's name for it."""
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._session.create_client(
+                    service,
+                    region_name=self._identity.region,
+                    endpoint_url=self._endpoint_url,
+                    aws_access_key_id=self._identity.access_key_id,
+                    aws_secret_access_key=self._identity.secret_access_key,
+                    config=Config(
+                        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+                        read_timeout=READ_TIMEOUT_SECONDS,
+                        retries={"total_max_attempts": 2},
+                        proxies={"http": "", "https": ""},
+                        s3={"addressing_style": "path"},
+                        inject_host_prefix=False,
+                    ),
+                )
+            return self._clients[service]
+
+
 def isolated_client(service: str, *, identity: LocalIdentity, endpoint_url: str) -> Any:
-    """Return a botocore client of the local cloud that reads no environment variable, no file and no proxy."""
-    # A botocore variable is (name in a config file, name in the environment, default, conversion).
-    session = botocore.session.Session(
-        session_vars={
-            "profile": (None, None, None, None),
-            "config_file": (None, None, os.devnull, None),
-            "credentials_file": (None, None, os.devnull, None),
-            "ca_bundle": (None, None, None, None),
-            "data_path": (None, None, None, None),
-            "region": (None, None, identity.region, None),
-        }
-    )
-    return session.create_client(
-        service,
-        region_name=identity.region,
-        endpoint_url=endpoint_url,
-        aws_access_key_id=identity.access_key_id,
-        aws_secret_access_key=identity.secret_access_key,
-        config=Config(
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            read_timeout=READ_TIMEOUT_SECONDS,
-            retries={"total_max_attempts": 2},
-            proxies={"http": "", "https": ""},
-            s3={"addressing_style": "path"},
-            inject_host_prefix=False,
-        ),
-    )
+    """Return one client; for several services, `IsolatedClients` loads botocore's data once."""
+    return IsolatedClients(identity, endpoint_url).of(service)

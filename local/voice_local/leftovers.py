@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from voice_local.identity import LocalIdentity
-from voice_local.isolation import isolated_client
+from voice_local.isolation import IsolatedClients
 
 BOOTSTRAP_STACK = "CDKToolkit"
 
@@ -32,9 +32,7 @@ class Inventory:
     """What exists in one local cloud."""
 
     def __init__(self, identity: LocalIdentity, endpoint_url: str) -> None:
-        self._identity = identity
-        self._endpoint_url = endpoint_url
-        self._clients: dict[str, Any] = {}
+        self._client = IsolatedClients(identity, endpoint_url).of
 
     def resources(self) -> list[Resource]:
         """Return everything, sorted by service, kind and name.
@@ -49,6 +47,11 @@ class Inventory:
             for service, kind, listing in _LISTINGS
             for name in listing(self._client(service))
         )
+
+    @staticmethod
+    def kinds() -> list[tuple[str, str]]:
+        """Return each (service, kind) that is asked for."""
+        return [(service, kind) for service, kind, _ in _LISTINGS]
 
     def left_over(self) -> list[Resource]:
         """Return everything that `cdk bootstrap` did not make; empty after a clean destroy."""
@@ -87,11 +90,6 @@ class Inventory:
         pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=BOOTSTRAP_STACK)
         found = {resource["PhysicalResourceId"] for page in pages for resource in page["StackResourceSummaries"]}
         return frozenset(found | {BOOTSTRAP_STACK})
-
-    def _client(self, service: str) -> Any:
-        if service not in self._clients:
-            self._clients[service] = isolated_client(service, identity=self._identity, endpoint_url=self._endpoint_url)
-        return self._clients[service]
 
 
 def _listing(operation: str, items: str, name: str) -> Callable[[Any], Iterable[str]]:

@@ -1,6 +1,5 @@
 """Clients of the local cloud's own API, for resources that stacks create through it."""
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,30 +8,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import StructureShape
 
 from voice_local.identity import LocalIdentity
-from voice_local.isolation import isolated_client
+from voice_local.isolation import IsolatedClients
 
 
 class ServiceClients:
-    """One client a service, made when first needed; used from several threads."""
+    """Calls operations by the names of the services' API references; used from several threads."""
 
     def __init__(self, identity: LocalIdentity, endpoint_url: str) -> None:
-        self._identity = identity
-        self._endpoint_url = endpoint_url
-        self._clients: dict[str, Any] = {}
-        self._lock = threading.Lock()
-
-    def of(self, service: str) -> Any:
-        """Return the botocore client of a service."""
-        with self._lock:
-            if service not in self._clients:
-                self._clients[service] = isolated_client(
-                    service, identity=self._identity, endpoint_url=self._endpoint_url
-                )
-            return self._clients[service]
+        self._clients = IsolatedClients(identity, endpoint_url)
 
     def input_shape(self, service: str, operation: str) -> StructureShape:
         """Return botocore's shape of an operation's input."""
-        shape: StructureShape = self.of(service).meta.service_model.operation_model(operation).input_shape
+        shape: StructureShape = self._clients.of(service).meta.service_model.operation_model(operation).input_shape
         return shape
 
     def call(self, service: str, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +29,7 @@ class ServiceClients:
             ClientError: the service refused.
             BotoCoreError: the arguments are invalid, or the service does not answer.
         """
-        answer: dict[str, Any] = getattr(self.of(service), xform_name(operation))(**arguments)
+        answer: dict[str, Any] = getattr(self._clients.of(service), xform_name(operation))(**arguments)
         return answer
 
 
