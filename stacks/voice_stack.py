@@ -8,8 +8,9 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from stacks.endpoint_settings import EndpointSettings
 from stacks.names import Service, parameter_name
-from stacks.settings import EndpointSettings, StageSettings
+from stacks.settings import StageSettings
 from voice_constructs.instance_pools import InstancePools
 from voice_constructs.model_weights import ModelWeights
 from voice_constructs.serving_image import ServingImage

@@ -5,8 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
+from stacks.endpoint_settings import S3Location
 from stacks.names import Service, endpoint_name, parameter_name
-from stacks.settings import LOG_RETENTION_DAYS, S3Location, SettingsError, StageSettings, load_settings, read_context
+from stacks.settings import LOG_RETENTION_DAYS, SettingsError, StageSettings, load_settings, read_context
 from voice_constructs.inference_ami import CudaVersion
 
 CDK_JSON = Path(__file__).resolve().parents[2] / "cdk.json"
@@ -89,6 +90,9 @@ class TestReading:
             "SM_VLLM_MAX_MODEL_LEN": "45000",
             "SM_VLLM_MAX_NUM_SEQS": "8",
         }
+
+    def test_an_option_without_a_setting_of_its_own_is_passed_on(self) -> None:
+        assert load(tts__server_arguments__max_model_len="4096").tts.environment["SM_VLLM_MAX_MODEL_LEN"] == "4096"
 
     def test_an_s3_folder_is_split(self) -> None:
         assert load(stt__weights="s3://my-bucket/voxtral/v1/").stt.weights_location == S3Location(
