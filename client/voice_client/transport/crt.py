@@ -76,13 +76,21 @@ class Exchange:
     def start(self, request: Any) -> None:
         """Send the request's head. `request` is a CRT request."""
         self.raise_failure()
+        try:
+            stream = self.connection.binding.request(
+                request, on_response=self._on_response, on_body=self._on_body, manual_write=True
+            )
+            stream.remote_end_stream_future.add_done_callback(self._on_remote_end)
+            stream.completion_future.add_done_callback(self._on_complete)
+            stream.activate()
+        except RuntimeError as error:  # what the CRT raises for a connection that is closing
+            self.connection.retired = True
+            failure = ConnectionLostError("the connection closed before the request was sent", endpoint=self._endpoint)
+            failure.__cause__ = error
+            self.fail(failure)
+            raise failure from error
+        self._stream = stream
         self.started = True
-        self._stream = self.connection.binding.request(
-            request, on_response=self._on_response, on_body=self._on_body, manual_write=True
-        )
-        self._stream.remote_end_stream_future.add_done_callback(self._on_remote_end)
-        self._stream.completion_future.add_done_callback(self._on_complete)
-        self._stream.activate()
 
     async def answer(self) -> HttpAnswer:
         """Wait for the response's head."""

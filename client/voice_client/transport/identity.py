@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from voice_client.blocking import call_blocking
 from voice_client.errors import CredentialsError
-from voice_client.transport.blocking import call_blocking
 
 NO_CREDENTIALS_ADVICE = (
     "Set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in (`aws sso login`, `aws configure`)"

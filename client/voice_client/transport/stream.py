@@ -25,9 +25,9 @@ from smithy_core.exceptions import SmithyError
 from smithy_core.interceptors import Interceptor
 from smithy_core.retries import RetryStrategyOptions
 
+from voice_client.blocking import call_blocking
 from voice_client.errors import BadInputError, DeadlineError, ProtocolError, VoiceError, log_group
 from voice_client.transport.address import resolve_address
-from voice_client.transport.blocking import call_blocking
 from voice_client.transport.crt import ConnectionPool, Exchange, RequestBody, StreamTransport
 from voice_client.transport.faults import HttpAnswer, refusal, stream_exception
 from voice_client.transport.identity import BotocoreIdentity, Identity, IdentityProvider
@@ -95,7 +95,7 @@ class BidiStream:
         cls,
         target: StreamTarget,
         *,
-        invocation_path: str,
+        invocation_path: str | None = None,
         query_string: str | None = None,
         target_variant: str | None = None,
         settings: TransportSettings | None = None,
@@ -326,12 +326,13 @@ class VoiceTransport:
         self._closed = False
 
     async def open_stream(
-        self, invocation_path: str, *, query_string: str | None = None, target_variant: str | None = None
+        self, invocation_path: str | None, *, query_string: str | None = None, target_variant: str | None = None
     ) -> BidiStream:
         """Open a stream; returns once the container has taken it.
 
         Args:
-            invocation_path: the container's WebSocket path without a leading slash (`v1/realtime`).
+            invocation_path: the container's WebSocket path without a leading slash (`v1/audio/speech/stream`); None for
+                the platform's default, `invocations-bidirectional-stream`.
             query_string: given to the container, without a question mark.
             target_variant: the production variant; None lets the endpoint choose.
 
@@ -351,7 +352,7 @@ class VoiceTransport:
             identity = await self._identity.identity(deadline_seconds=self.settings.credentials_seconds)
             pool, client = await self._set_up()
         except VoiceError as error:
-            error.endpoint = error.endpoint or self.target.endpoint_name
+            error.endpoint = self.target.endpoint_name
             raise
         connection = await pool.acquire()
         exchange = Exchange(connection, endpoint=self.target.endpoint_name, settings=self.settings)
@@ -362,10 +363,13 @@ class VoiceTransport:
             model_query_string=query_string,
         )
         call = asyncio.create_task(self._invoke(client, request, _StreamPlugin(exchange, identity)))
+        call.add_done_callback(lambda done: _end_exchange(done, exchange))
         try:
             stream = await self._opened(call, exchange)
-        except BaseException:
+        except BaseException as error:
             await self._withdraw(call, exchange)
+            if isinstance(error, VoiceError):
+                error.endpoint = self.target.endpoint_name
             raise
         self._streams.add(stream)
         return stream
@@ -433,8 +437,7 @@ class VoiceTransport:
             if answer is not None and answer.status != 200:
                 raise refusal(answer, endpoint=endpoint) from error
             exchange.raise_failure()
-            what = f"the SDK could not open the stream ({type(error).__name__})"
-            raise ProtocolError(what, endpoint=endpoint, request_id=exchange.request_id) from error
+            raise _unsendable(error) from error
         variant = output.invoked_production_variant
         return BidiStream(exchange, publisher, receiver, invoked_variant=variant, shared=self)
 
@@ -495,21 +498,23 @@ class _Pinned:
         """Nothing is cached."""
 
 
-@dataclass(slots=True)
 class _StreamHooks(Interceptor[Any, Any, Any, Any]):
-    exchange: Exchange
+    """Gives the signed request a body that writes straight to the stream, and reports a request that was never sent."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._handed_over = False
 
     def modify_before_transmit(self, context: Any) -> Any:
-        """Give the signed request a body that writes straight to the stream."""
-        context.transport_request.body = RequestBody(self.exchange)
+        self._handed_over = True
+        context.transport_request.body = RequestBody(self._exchange)
         return context.transport_request
 
-    def modify_before_completion(self, context: Any) -> Any:
-        """Report what failed before the request was sent (signing, say): the SDK would wait for ever instead."""
-        if isinstance(context.response, Exception) and not self.exchange.started:
-            failure = ProtocolError(f"the request could not be made ({type(context.response).__name__})")
-            failure.__cause__ = context.response
-            self.exchange.fail(failure)
+    def modify_before_attempt_completion(self, context: Any) -> Any:
+        # When serializing or signing fails, the SDK tells nobody and its caller waits for ever. It runs this hook in
+        # place of `modify_before_completion`, too.
+        if isinstance(context.response, Exception) and not self._handed_over:
+            self._exchange.fail(_unsendable(context.response))
             return InvokeEndpointWithBidirectionalStreamOutput()
         return context.response
 
@@ -522,11 +527,23 @@ class _NoFiles:
         return "[default]\n"
 
 
-def _check_request(invocation_path: str, query_string: str | None, *, endpoint: str) -> None:
+def _end_exchange(call: "asyncio.Task[_Opened]", exchange: Exchange) -> None:
+    """Let nobody wait for the answer to a call that failed."""
+    if not call.cancelled() and (error := call.exception()) is not None:
+        exchange.fail(_unsendable(error))
+
+
+def _unsendable(error: BaseException) -> ProtocolError:
+    failure = ProtocolError(f"the request could not be made ({type(error).__name__})")
+    failure.__cause__ = error
+    return failure
+
+
+def _check_request(invocation_path: str | None, query_string: str | None, *, endpoint: str) -> None:
     problems = []
-    if not invocation_path or invocation_path.startswith("/"):
+    if invocation_path is not None and (not invocation_path or invocation_path.startswith("/")):
         problems.append(f"the invocation path {invocation_path!r} must be given without a leading slash")
-    if len(invocation_path) > MAX_PATH_CHARACTERS:
+    if invocation_path is not None and len(invocation_path) > MAX_PATH_CHARACTERS:
         problems.append(f"the invocation path is longer than {MAX_PATH_CHARACTERS} characters")
     if query_string is not None and len(query_string) > MAX_QUERY_CHARACTERS:
         problems.append(f"the query string is longer than {MAX_QUERY_CHARACTERS} characters")

@@ -126,8 +126,14 @@ def no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
+@pytest.fixture
+def half_open_socket_stays() -> None:
+    """For a test after which the CRT still holds a connection whose certificate it does not trust: its TLS library
+    closes that 10 to 30 s later, whatever we do."""
+
+
 @pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
+async def nothing_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     """Fail a test that leaves a task, a descriptor or a thread (of Python or of the CRT), or an unheard exception."""
     unheard: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(str(context)))
@@ -135,15 +141,17 @@ async def nothing_left() -> AsyncIterator[None]:
     descriptors = _descriptors()
     threads = _threads()
     yield
-    for _ in range(100):  # the CRT ends its threads in its own time, once it was told to
-        gc.collect()
-        if not (_new_tasks(tasks) or _threads() > threads or _descriptors() - descriptors):
+    assert not _new_tasks(tasks)
+    gc.collect()  # what nobody retrieved speaks up
+    assert not unheard
+    if "half_open_socket_stays" in request.fixturenames:
+        return
+    for _ in range(100):  # the CRT ends its thread in its own time, once it was told to
+        if _threads() <= threads and not _descriptors() - descriptors:
             break
         await asyncio.sleep(0.02)
-    assert not _new_tasks(tasks)
     assert sorted(_descriptors() - descriptors) == []
     assert _threads() <= threads, [thread.name for thread in threading.enumerate()]
-    assert not unheard
 
 
 def _new_tasks(known: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:

@@ -25,7 +25,7 @@ async def behave(connection: ServerConnection) -> None:
     query = {name: values[0] for name, values in parse_qs(url.query).items()}
     with contextlib.suppress(ConnectionClosed):
         match url.path:
-            case "/echo":
+            case "/echo" | "/invocations-bidirectional-stream":
                 async for message in connection:
                     await connection.send(message)
             case "/bye":

@@ -172,6 +172,7 @@ async def test_a_refused_port() -> None:
             await transport.open_stream("echo")
 
 
+@pytest.mark.usefixtures("half_open_socket_stays")
 async def test_an_untrusted_certificate_is_named_in_time(platform: Any, tmp_path: Path) -> None:
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(str(other))
@@ -181,6 +182,7 @@ async def test_an_untrusted_certificate_is_named_in_time(platform: Any, tmp_path
     assert not told.value.retryable
 
 
+@pytest.mark.usefixtures("half_open_socket_stays")
 async def test_the_systems_authorities_do_not_trust_a_local_platform(platform: Any) -> None:
     async with VoiceTransport(platform.target(ca_bundle=None), identity=platform.identity) as transport, within(3):
         with pytest.raises(ConnectError, match="not trusted"):

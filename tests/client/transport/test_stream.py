@@ -66,6 +66,12 @@ async def test_a_stream_may_own_its_connection(platform: Any) -> None:
     await stream.close()
 
 
+async def test_without_a_path_the_platform_takes_its_own(platform: Any) -> None:
+    async with platform.transport() as transport, await transport.open_stream(None) as stream:
+        await stream.send_text("hello")
+        assert await anext(stream) == "hello"
+
+
 async def test_query_string_and_variant_reach_the_platform(platform: Any) -> None:
     async with (
         platform.transport() as transport,
@@ -168,7 +174,8 @@ def no_delay_options(port: int) -> list[int]:
     return options
 
 
-async def test_small_messages_do_not_wait_for_nagle(platform: Any) -> None:
+async def test_small_messages_do_not_wait_for_nagle(own_platform: Any) -> None:
+    platform = own_platform
     async with platform.transport() as transport, await transport.open_stream("echo"):
         options = no_delay_options(platform.port)
         assert options == [1]
