@@ -30,32 +30,51 @@ class _Connect(connect):
         return exc
 
 
-async def open_socket(
-    container: ServingContainer, target: ModelTarget, settings: DataPlaneSettings, errors: ModelErrors
-) -> ClientConnection:
-    """Open the container's WebSocket.
+class ContainerSockets:
+    """Opens WebSockets to containers, a few at a time.
 
-    Args:
-        container: where it listens.
-        target: path and query to ask for.
-        settings: the accept deadline and the message limit.
-        errors: makes the ModelErrors of the endpoint.
-
-    Raises:
-        RequestRefusedError: 424 ModelError. The image has no label for bidirectional streaming, nobody listens, the
-            container refused, or it did not accept in time.
+    When a hundred streams open at once, the wait for this process's own loop must not count against the container's
+    accept deadline: the deadline begins with the connection, and only so many connections begin at once.
     """
-    if not container.bidirectional:
-        # AWS never opens a socket to such a container, and the client waits in vain. Here it learns why.
-        await asyncio.sleep(settings.accept_seconds)
-        raise errors.failed(
-            f"The container image has no label {BIDIRECTIONAL_LABEL}=true, so that no WebSocket is opened to it. "
-            "Build the image with that label and deploy it again."
-        )
-    uri = f"ws://127.0.0.1:{container.port}/{target.path}" + (f"?{target.query}" if target.query else "")
-    try:
+
+    def __init__(self, settings: DataPlaneSettings) -> None:
+        self._settings = settings
+        self._turns = asyncio.Semaphore(settings.concurrent_accepts)
+
+    async def open(self, container: ServingContainer, target: ModelTarget, errors: ModelErrors) -> ClientConnection:
+        """Open the container's WebSocket.
+
+        Args:
+            container: where it listens.
+            target: path and query to ask for.
+            errors: makes the ModelErrors of the endpoint.
+
+        Raises:
+            RequestRefusedError: 424 ModelError. The image has no label for bidirectional streaming, nobody listens, the
+                container refused, or it did not accept in time.
+        """
+        if not container.bidirectional:
+            # AWS never opens a socket to such a container, and the client waits in vain. Here it learns why.
+            await asyncio.sleep(self._settings.accept_seconds)
+            raise errors.failed(
+                f"The container image has no label {BIDIRECTIONAL_LABEL}=true, so that no WebSocket is opened to it. "
+                "Build the image with that label and deploy it again."
+            )
+        async with self._turns:
+            try:
+                return await self._connect(container, target)
+            except InvalidStatus as refusal:
+                response = refusal.response
+                original = (response.body or b"").decode(errors="replace").strip() or response.reason_phrase
+                raise errors.refused(response.status_code, original) from None
+            except (TimeoutError, InvalidHandshake, OSError) as error:
+                raise errors.failed(self._describe(error, target)) from None
+
+    async def _connect(self, container: ServingContainer, target: ModelTarget) -> ClientConnection:
+        settings = self._settings
+        query = f"?{target.query}" if target.query else ""
         return await _Connect(
-            uri,
+            f"ws://127.0.0.1:{container.port}/{target.path}{query}",
             compression=None,
             proxy=None,
             open_timeout=settings.accept_seconds,
@@ -64,23 +83,22 @@ async def open_socket(
             max_size=settings.largest_message,
             logger=_quiet,
         )
-    except InvalidStatus as refusal:
-        response = refusal.response
-        original = (response.body or b"").decode(errors="replace").strip() or response.reason_phrase
-        raise errors.refused(response.status_code, original) from None
-    except TimeoutError:
-        milliseconds = round(settings.accept_seconds * 1000)
-        raise errors.failed(
-            f"The container did not accept the WebSocket connection on /{target.path} within {milliseconds} ms."
-        ) from None
-    except InvalidMessage:
-        raise errors.failed(
-            f"The container closed the connection before it answered the WebSocket handshake on /{target.path}."
-        ) from None
-    except InvalidHandshake as error:
-        raise errors.failed(f"The container's WebSocket handshake is invalid: {error}") from None
-    except OSError as error:
-        raise errors.failed(f"The container does not take connections: {error.strerror or error}.") from None
+
+    def _describe(self, error: Exception, target: ModelTarget) -> str:
+        match error:
+            case TimeoutError():
+                milliseconds = round(self._settings.accept_seconds * 1000)
+                return (
+                    f"The container did not accept the WebSocket connection on /{target.path} within {milliseconds} ms."
+                )
+            case InvalidMessage():
+                return (
+                    f"The container closed the connection before it answered the WebSocket handshake on /{target.path}."
+                )
+            case OSError():
+                return f"The container does not take connections: {error.strerror or error}."
+            case _:
+                return f"The container's WebSocket handshake is invalid: {error}"
 
 
 async def keep_alive(websocket: ClientConnection, settings: DataPlaneSettings) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 from h2.errors import ErrorCodes
 
 from voice_local.data_plane.bidirectional import BidirectionalRelay
-from voice_local.data_plane.container_socket import open_socket
+from voice_local.data_plane.container_socket import ContainerSockets
 from voice_local.data_plane.errors import DataPlaneError, RequestRefusedError, StreamBrokenError, root_failure
 from voice_local.data_plane.event_stream import CONTENT_TYPE
 from voice_local.data_plane.http2 import Http2Connection, Http2Stream
@@ -81,6 +81,7 @@ class DataPlane:
         self._port = port
         self._settings = settings or DataPlaneSettings()
         self._verifier = SignatureVerifier(identity, clock_skew_seconds=self._settings.clock_skew_seconds)
+        self._sockets = ContainerSockets(self._settings)
         self._plain = PlainInvoker(self._settings)
         self._connections: set[Http2Connection] = set()
         self._server: asyncio.Server | None = None
@@ -207,9 +208,7 @@ class DataPlane:
         signature = self._verifier.verify_request(request, EVENT_STREAM_HASH)
         target = read_model_target(request, self._settings)
         container = find_container(request, route.endpoint_name, self._directory, self._identity, self._settings)
-        websocket = await open_socket(
-            container, target, self._settings, ModelErrors(route.endpoint_name, self._identity)
-        )
+        websocket = await self._sockets.open(container, target, ModelErrors(route.endpoint_name, self._identity))
         relay = BidirectionalRelay(stream, websocket, EventChain(self._verifier, signature), self._settings)
         stream.send_headers(
             200,

@@ -24,6 +24,7 @@ SERVICE = "sagemaker"
 EVENT_STREAM_HASH = "STREAMING-AWS4-HMAC-SHA256-EVENTS"
 """Stands for the hash of a body that is a signed event stream."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _DATE_FORMAT = "%Y%m%dT%H%M%SZ"
 _AUTHORIZATION = re.compile(
@@ -181,8 +182,8 @@ class EventChain:
         if not isinstance(date, Timestamp) or not isinstance(signature, bytes):
             raise _event_refused("An event must carry ':date' (timestamp) and ':chunk-signature' (bytes).")
         try:
-            moment = datetime.fromtimestamp(date / 1000, UTC)
-        except (OverflowError, ValueError, OSError):
+            moment = _EPOCH + timedelta(milliseconds=date)
+        except OverflowError:
             raise _event_refused("The ':date' of an event is outside the calendar.") from None
         if problem := self._verifier.skew_problem(moment):
             raise _event_refused(problem)

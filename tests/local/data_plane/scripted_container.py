@@ -88,8 +88,8 @@ class ScriptedContainer:
             response = websocket.respond(HTTPStatus.FOUND, "")
             response.headers["Location"] = f"ws://127.0.0.1:{self.port}/elsewhere"
             return response
-        if path == "/slow":
-            await asyncio.sleep(1)
+        if path.startswith("/accept-after/"):
+            await asyncio.sleep(int(path.rpartition("/")[2]) / 1000)
         return None
 
 

@@ -127,9 +127,16 @@ async def test_without_the_label_no_socket_is_opened(make_site: MakeSite) -> Non
 
 async def test_a_container_that_accepts_too_late(make_site: MakeSite) -> None:
     async with make_site(accept_seconds=0.25) as site:
-        status, kind, body = await error_of(site, **{PATH: "slow"})
+        status, kind, body = await error_of(site, **{PATH: "accept-after/800"})
     assert (status, kind) == (424, "ModelError")
-    assert "did not accept the WebSocket connection on /slow within 250 ms" in body["Message"]
+    assert "did not accept the WebSocket connection on /accept-after/800 within 250 ms" in body["Message"]
+
+
+async def test_the_deadline_of_a_container_begins_with_its_own_turn(make_site: MakeSite) -> None:
+    """Four opens that wait for one another take longer than the deadline; none of them is late."""
+    async with make_site(accept_seconds=0.5, concurrent_accepts=1) as site, site.connect() as connection:
+        streams = [await connection.open(site.endpoint, headers={PATH: "accept-after/200"}) for _ in range(4)]
+        assert [await stream.response() for stream in streams] == [200] * 4
 
 
 async def test_a_container_that_refuses(site: Site) -> None:

@@ -134,7 +134,7 @@ async def test_a_connection_that_drops_closes_every_socket(make_site: MakeSite, 
 async def test_a_client_that_vanishes_while_the_container_is_slow_to_accept(make_site: MakeSite) -> None:
     async with make_site() as site:
         async with site.connect() as connection:
-            await connection.open(site.endpoint, headers={PATH: "slow"})
+            await connection.open(site.endpoint, headers={PATH: "accept-after/800"})
             await asyncio.sleep(0.1)
         await until(lambda: site.plane.connection_count == 0)
 
