@@ -6,8 +6,6 @@ KEEP ?=
 PYTHON_BIN := .venv/bin
 CDK := node_modules/.bin/cdk
 
-export PATH := $(CURDIR)/$(PYTHON_BIN):$(PATH)
-
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format synth deploy destroy integration lock clean
 

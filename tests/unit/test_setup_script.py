@@ -78,6 +78,14 @@ def test_a_pythonx_y_beside_an_old_python3_is_used(machine: Path) -> None:
     assert (found.returncode, found.stdout.strip()) == (0, "python3.12"), found.stderr
 
 
+def test_the_projects_own_environment_is_not_taken_for_a_python_to_make_it_from(machine: Path) -> None:
+    executable(machine / "python3.12", WORKING_PYTHON)
+
+    found = run_setup(machine, "--which-python", PATH=f"{SETUP.parents[1] / '.venv' / 'bin'}:{machine}")
+
+    assert (found.returncode, found.stdout.strip()) == (0, "python3.12"), found.stderr
+
+
 def test_a_python_that_only_uv_knows_is_used(machine: Path) -> None:
     wanted = executable(machine.parent / "managed" / "python3", WORKING_PYTHON)
     executable(machine / "uv", f"#!/bin/sh\necho '{wanted}'\n")

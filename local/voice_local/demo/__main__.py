@@ -89,9 +89,9 @@ def _show(display: Display, report: DemoReport, path: Path) -> None:
         [
             ("word error rate, recording", f"{report.wer_recording:.1%}", "human speech against its text"),
             ("word error rate, round trip", f"{report.wer_roundtrip:.1%}", "text spoken, then read back"),
-            ("first partial", f"{report.stt_first_partial_ms:.0f} ms", "first audible sample to first words"),
+            ("first partial", f"{report.stt_first_partial_ms:.0f} ms", "speech sent to first words"),
             ("finalization", f"{report.stt_finalization_ms:.0f} ms", "end of speech to the final text"),
-            ("time to first audio", f"{report.tts_ttfa_ms:.0f} ms", "text sent to first audible sample"),
+            ("time to first audio", f"{report.tts_ttfa_ms:.0f} ms", "text sent to first sound"),
             ("real-time factor, voice", f"{report.tts_rtf:.2f}", f"{report.tts_frames} audio frames"),
             ("the whole run", f"{report.seconds_total:.0f} s", str(path)),
         ]

@@ -9,7 +9,10 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-_TITLE_WIDTH = 34
+_TITLE_WIDTH = 28
+
+QUIET_SECONDS = 10.0
+"""Where the output is no terminal, a long step says what it is at this often; a terminal shows every change."""
 
 
 class Step:
@@ -19,14 +22,16 @@ class Step:
         self._console = console
         self._status = status
         self._title = title
+        self._said = time.monotonic()
         self.outcome = ""
 
     def progress(self, detail: str) -> None:
         """Say what is going on now."""
         if self._status is not None:
             self._status.update(f"{self._title:<{_TITLE_WIDTH}} [dim]{escape(detail)}[/dim]")
-        else:
-            self._console.print(f"    {escape(detail)}", highlight=False)
+        elif time.monotonic() - self._said >= QUIET_SECONDS:
+            self._said = time.monotonic()
+            self._console.print(f"    {escape(detail)}", highlight=False, soft_wrap=True)
 
     @contextmanager
     def handing_over_the_terminal(self) -> Iterator[bool]:
@@ -66,19 +71,21 @@ class Display:
             mark = "[green]✓[/green]" if done else "[red]✗[/red]"
             took = f"{time.monotonic() - began:6.1f} s"
             self.console.print(
-                f"  {mark} {escape(title):<{_TITLE_WIDTH}}[dim]{took}[/dim]  {escape(step.outcome)}", highlight=False
+                f"  {mark} {escape(title):<{_TITLE_WIDTH}}[dim]{took}[/dim]  {escape(step.outcome)}",
+                highlight=False,
+                soft_wrap=True,
             )
 
     def quote(self, speaker: str, text: str) -> None:
         """Show what was said or heard."""
-        self.console.print(f"      [dim]{speaker:<8}[/dim] {escape(text)}", highlight=False)
+        self.console.print(f"      [dim]{speaker:<8}[/dim] {escape(text)}", highlight=False, soft_wrap=True)
 
     def figures(self, rows: list[tuple[str, str, str]]) -> None:
         """Show a table of (measure, value, meaning)."""
         table = Table(box=None, padding=(0, 2), show_header=False)
-        table.add_column(style="bold")
-        table.add_column(justify="right", style="cyan")
-        table.add_column(style="dim")
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(justify="right", style="cyan", no_wrap=True)
+        table.add_column(style="dim", no_wrap=True)
         for row in rows:
             table.add_row(*row)
-        self.console.print(table)
+        self.console.print(table, soft_wrap=True)

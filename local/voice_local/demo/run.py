@@ -138,7 +138,7 @@ class Demo:
         with self._display.step("cdk destroy --all") as step:
             deployment.destroy(_showing(step))
             deleted = inventory.delete_assets()
-            step.outcome = f"and the {len(deleted)} assets it leaves in the bootstrap bucket and repository"
+            step.outcome = f"with the {len(deleted)} assets that bootstrap's bucket and repository kept"
         with self._display.step("Nothing is left") as step:
             left_over = inventory.left_over()
             step.outcome = _counted(inventory, left_over)
