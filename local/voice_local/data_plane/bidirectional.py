@@ -7,11 +7,10 @@ stream ends; a fault found by any of them becomes the stream's last event.
 import asyncio
 from dataclasses import dataclass
 
-from h2.errors import ErrorCodes
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from voice_local.data_plane.container_socket import keep_alive, leave
+from voice_local.data_plane.container_socket import keep_alive
 from voice_local.data_plane.errors import StreamFaultError, model_stream_error, root_failure
 from voice_local.data_plane.http2 import Http2Stream
 from voice_local.data_plane.payload_parts import encode_fault, encode_message
@@ -53,13 +52,11 @@ class BidirectionalRelay:
         """
         fault: StreamFaultError | None = None
         try:
-            try:
-                await self._relay()
-            except StreamFaultError as error:
-                fault = error
-            await self._finish(fault)
-        finally:
-            await leave(self._websocket, self._settings.websocket_close_seconds)
+            await self._relay()
+        except StreamFaultError as error:
+            fault = error
+        farewell = b"" if fault is None else encode_fault(fault)
+        await self._stream.complete(farewell, self._settings.farewell_seconds)
         return fault
 
     async def _relay(self) -> None:
@@ -114,15 +111,6 @@ class BidirectionalRelay:
             if received is not None and received.code == NORMAL_CLOSURE:
                 return
             raise model_stream_error(_describe_close(closed), "StreamBroken") from None
-
-    async def _finish(self, fault: StreamFaultError | None) -> None:
-        farewell = b"" if fault is None else encode_fault(fault)
-        try:
-            async with asyncio.timeout(self._settings.farewell_seconds):
-                await self._stream.send(farewell, end=True)
-        except TimeoutError:
-            # The client has stopped reading; it must not hold the stream for ever.
-            self._stream.reset(ErrorCodes.CANCEL)
 
 
 def _describe_close(closed: ConnectionClosed) -> str:

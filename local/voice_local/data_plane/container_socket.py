@@ -1,7 +1,9 @@
 """The WebSocket between the platform and a container: opening, keep-alive, closing."""
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
@@ -41,8 +43,11 @@ class ContainerSockets:
         self._settings = settings
         self._turns = asyncio.Semaphore(settings.concurrent_accepts)
 
-    async def open(self, container: ServingContainer, target: ModelTarget, errors: ModelErrors) -> ClientConnection:
-        """Open the container's WebSocket.
+    @contextlib.asynccontextmanager
+    async def open(
+        self, container: ServingContainer, target: ModelTarget, errors: ModelErrors
+    ) -> AsyncIterator[ClientConnection]:
+        """Open the container's WebSocket, and close it on the way out however the stream ended.
 
         Args:
             container: where it listens.
@@ -60,6 +65,13 @@ class ContainerSockets:
                 f"The container image has no label {BIDIRECTIONAL_LABEL}=true, so that no WebSocket is opened to it. "
                 "Build the image with that label and deploy it again."
             )
+        websocket = await self._open(container, target, errors)
+        try:
+            yield websocket
+        finally:
+            await _leave(websocket, self._settings.websocket_close_seconds)
+
+    async def _open(self, container: ServingContainer, target: ModelTarget, errors: ModelErrors) -> ClientConnection:
         async with self._turns:
             try:
                 return await self._connect(container, target)
@@ -122,7 +134,7 @@ async def keep_alive(websocket: ClientConnection, settings: DataPlaneSettings) -
         unanswered.append(asyncio.ensure_future(pong))
 
 
-async def leave(websocket: ClientConnection, seconds: float) -> None:
+async def _leave(websocket: ClientConnection, seconds: float) -> None:
     """Close a WebSocket whose stream is over; drop it when the container does not answer within `seconds`."""
     try:
         async with asyncio.timeout(seconds):

@@ -54,21 +54,11 @@ class Http2Stream:
         self._unacknowledged = 0
         self._taken = 0
         self._input_ended = False
-        self._output_ended = False
+        self._outgoing = memoryview(b"")
         self._broken: StreamBrokenError | None = None
         self._readable = asyncio.Event()
         self._sendable = asyncio.Event()
         self._broke = asyncio.Event()
-
-    @property
-    def input_ended(self) -> bool:
-        """Whether the client has ended its half (what it sent may still wait to be read)."""
-        return self._input_ended
-
-    @property
-    def output_ended(self) -> bool:
-        """Whether the response is complete or the stream was reset."""
-        return self._output_ended
 
     async def receive(self) -> bytes | None:
         """Return what has arrived since the last call, waiting for it; None when the client has ended its half.
@@ -101,31 +91,44 @@ class Http2Stream:
     async def send(self, data: bytes, *, end: bool = False) -> None:
         """Send a piece of the response body, waiting for the client's windows; with `end`, complete the response.
 
+        A send that is cancelled half-way leaves its rest to the next one, so that no frame of a higher protocol is cut.
+
         Raises:
             StreamBrokenError: the client reset the stream or is gone.
         """
-        rest = memoryview(data)
+        self._outgoing = memoryview(bytes(self._outgoing) + data) if self._outgoing else memoryview(data)
         while True:
             self._raise_if_broken()
             await self._connection.wait_writable()
             self._raise_if_broken()
-            window = self._connection.send_window(self.stream_id) if rest else 0
-            if rest and window <= 0:
+            window = self._connection.send_window(self.stream_id) if self._outgoing else 0
+            if self._outgoing and window <= 0:
                 self._sendable.clear()
                 await self._sendable.wait()
                 continue
-            piece, rest = rest[:window], rest[window:]
-            last = end and not rest
+            piece, self._outgoing = self._outgoing[:window], self._outgoing[window:]
+            last = end and not self._outgoing
             if piece or last:
                 self._connection.send_data(self.stream_id, bytes(piece), end=last)
-            if not rest:
-                self._output_ended = self._output_ended or last
+            if not self._outgoing:
                 return
+
+    async def complete(self, data: bytes, seconds: float) -> None:
+        """Send the last piece of the response; reset the stream when the client does not take it within `seconds`.
+
+        Raises:
+            StreamBrokenError: the client reset the stream or is gone.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self.send(data, end=True)
+        except TimeoutError:
+            # The client has stopped reading; it must not hold the stream for ever.
+            self.reset(ErrorCodes.CANCEL)
 
     def reset(self, code: ErrorCodes) -> None:
         """Send RST_STREAM. Does nothing on a stream that is already gone."""
         if self._broken is None:
-            self._output_ended = True
             self._connection.reset_stream(self.stream_id, code)
             self.on_broken(f"the platform reset the stream ({code.name})")
 
@@ -175,13 +178,39 @@ class Http2Stream:
             raise self._broken
 
 
+class Http2Connections:
+    """The connections of one server, so that they can be ended together."""
+
+    def __init__(self) -> None:
+        self._open: set[Http2Connection] = set()
+        self._admitting = True
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: "Http2Connection") -> bool:
+        """Take a connection in; False when the server has begun to stop, even while that client shook hands."""
+        if self._admitting:
+            self._open.add(connection)
+        return self._admitting
+
+    def dismiss(self, connection: "Http2Connection") -> None:
+        """Forget a connection whose socket and tasks are gone."""
+        self._open.discard(connection)
+
+    async def shut_down(self, seconds: float) -> None:
+        """End every connection and let no other in."""
+        self._admitting = False
+        await asyncio.gather(*(connection.shut_down(seconds) for connection in self._open))
+
+
 class Http2Connection(asyncio.Protocol):
     """One TLS socket. Every request becomes a task that runs `serve`."""
 
-    def __init__(self, serve: Serve, settings: DataPlaneSettings, registry: "set[Http2Connection]") -> None:
+    def __init__(self, serve: Serve, settings: DataPlaneSettings, siblings: Http2Connections) -> None:
         self._serve = serve
         self._settings = settings
-        self._registry = registry
+        self._siblings = siblings
         self._loop = asyncio.get_running_loop()
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
         self._streams: dict[int, Http2Stream] = {}
@@ -198,9 +227,9 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._registry.add(self)
         tls = transport.get_extra_info("ssl_object")
-        if tls is not None and tls.selected_alpn_protocol() != "h2":
+        speaks_http2 = tls is None or tls.selected_alpn_protocol() == "h2"
+        if not self._siblings.admit(self) or not speaks_http2:
             self._closing = True
             self._transport.close()
             return
@@ -252,7 +281,7 @@ class Http2Connection(asyncio.Protocol):
         for stream in self._streams.values():
             stream.on_broken("the client's connection is gone")
         self._lost.set()
-        self._leave_registry()
+        self._dismiss_if_over()
 
     # What streams need of their connection
 
@@ -359,12 +388,12 @@ class Http2Connection(asyncio.Protocol):
             stream.reset(ErrorCodes.INTERNAL_ERROR)
         if not self._streams:
             self._watch_idleness()
-        self._leave_registry()
+        self._dismiss_if_over()
 
-    def _leave_registry(self) -> None:
+    def _dismiss_if_over(self) -> None:
         # Streams outlive their socket while they close the container's: whoever stops the server waits for those too.
         if self._lost.is_set() and not self._tasks:
-            self._registry.discard(self)
+            self._siblings.dismiss(self)
 
     def _watch_idleness(self) -> None:
         if not self._closing:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from voice_local.data_plane.errors import RequestRefusedError, input_validation_error, validation_error
 from voice_local.data_plane.settings import DataPlaneSettings
@@ -34,6 +33,8 @@ class Route:
 
     operation: str
     endpoint_name: str
+    """As it stands in the URL: no name that is valid needs percent-encoding, and an encoded line feed must not reach
+    the log as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def find_route(request: SignedRequest) -> Route:
         raise RequestRefusedError(
             404, "UnknownOperationException", f"No operation here: {request.method} {request.target}"
         )
-    return Route(match[2], unquote(match[1]))
+    return Route(match[2], match[1])
 
 
 def read_model_target(request: SignedRequest, settings: DataPlaneSettings) -> ModelTarget:

@@ -14,10 +14,17 @@ from h2.errors import ErrorCodes
 
 from voice_local.data_plane.bidirectional import BidirectionalRelay
 from voice_local.data_plane.container_socket import ContainerSockets
-from voice_local.data_plane.errors import DataPlaneError, RequestRefusedError, StreamBrokenError, root_failure
+from voice_local.data_plane.errors import (
+    DataPlaneError,
+    RequestRefusedError,
+    StreamBrokenError,
+    internal_stream_failure,
+    root_failure,
+)
 from voice_local.data_plane.event_stream import CONTENT_TYPE
-from voice_local.data_plane.http2 import Http2Connection, Http2Stream
+from voice_local.data_plane.http2 import Http2Connection, Http2Connections, Http2Stream
 from voice_local.data_plane.model_errors import ModelErrors
+from voice_local.data_plane.payload_parts import encode_fault
 from voice_local.data_plane.plain import PlainInvoker, read_body
 from voice_local.data_plane.routing import (
     BIDIRECTIONAL,
@@ -46,7 +53,7 @@ class _Exchange:
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     endpoint_name: str = "-"
     outcome: str = "failed"
-    headers_sent: bool = False
+    streaming: bool = False
     traffic: str = ""
     started: float = field(default_factory=time.monotonic)
 
@@ -83,7 +90,7 @@ class DataPlane:
         self._verifier = SignatureVerifier(identity, clock_skew_seconds=self._settings.clock_skew_seconds)
         self._sockets = ContainerSockets(self._settings)
         self._plain = PlainInvoker(self._settings)
-        self._connections: set[Http2Connection] = set()
+        self._connections = Http2Connections()
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -94,6 +101,7 @@ class DataPlane:
         """
         if self._server is not None:
             raise DataPlaneError(f"the data plane already serves {self.url}")
+        self._connections = Http2Connections()
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: Http2Connection(self._serve, self._settings, self._connections),
@@ -117,9 +125,7 @@ class DataPlane:
             return
         server, self._server = self._server, None
         server.close()
-        await asyncio.gather(
-            *(connection.shut_down(self._settings.stop_seconds) for connection in set(self._connections))
-        )
+        await self._connections.shut_down(self._settings.stop_seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.stop_seconds):
                 await server.wait_closed()
@@ -140,7 +146,7 @@ class DataPlane:
 
     @property
     def connection_count(self) -> int:
-        """Open client connections."""
+        """Client connections that are open, or still closing the sockets of their streams."""
         return len(self._connections)
 
     async def _serve(self, stream: Http2Stream) -> None:
@@ -185,13 +191,14 @@ class DataPlane:
             raise
         except Exception:  # noqa: BLE001 - one request must not end the server; the log has the traceback
             _log.exception("request %s failed inside the data plane", exchange.request_id)
-            if exchange.headers_sent:
-                stream.reset(ErrorCodes.INTERNAL_ERROR)
-            else:
-                error = RequestRefusedError(
-                    500, "InternalServerError", "The local data plane failed; its log holds the reason."
-                )
-                await self._send_refusal(stream, error, exchange)
+            await self._send_internal_error(stream, exchange)
+
+    async def _send_internal_error(self, stream: Http2Stream, exchange: _Exchange) -> None:
+        message = "The local data plane failed; its log holds the reason."
+        if exchange.streaming:
+            await stream.complete(encode_fault(internal_stream_failure(message)), self._settings.farewell_seconds)
+        else:
+            await self._send_refusal(stream, RequestRefusedError(500, "InternalServerError", message), exchange)
 
     async def _dispatch(self, stream: Http2Stream, exchange: _Exchange) -> None:
         request = signed_request(stream.headers)
@@ -208,25 +215,29 @@ class DataPlane:
         signature = self._verifier.verify_request(request, EVENT_STREAM_HASH)
         target = read_model_target(request, self._settings)
         container = find_container(request, route.endpoint_name, self._directory, self._identity, self._settings)
-        websocket = await self._sockets.open(container, target, ModelErrors(route.endpoint_name, self._identity))
-        relay = BidirectionalRelay(stream, websocket, EventChain(self._verifier, signature), self._settings)
-        stream.send_headers(
-            200,
-            [
-                ("content-type", CONTENT_TYPE),
-                ("x-amzn-requestid", exchange.request_id),
-                ("x-amzn-invoked-production-variant", container.variant),
-            ],
-        )
-        exchange.headers_sent = True
-        _log.info(
-            "stream open request=%s endpoint=%s variant=%s", exchange.request_id, route.endpoint_name, container.variant
-        )
-        try:
-            fault = await relay.run()
-            exchange.outcome = "200" if fault is None else f"200 {fault.error_type}"
-        finally:
-            exchange.traffic = f" to_container={relay.traffic.to_container} to_client={relay.traffic.to_client}"
+        errors = ModelErrors(route.endpoint_name, self._identity)
+        async with self._sockets.open(container, target, errors) as websocket:
+            relay = BidirectionalRelay(stream, websocket, EventChain(self._verifier, signature), self._settings)
+            stream.send_headers(
+                200,
+                [
+                    ("content-type", CONTENT_TYPE),
+                    ("x-amzn-requestid", exchange.request_id),
+                    ("x-amzn-invoked-production-variant", container.variant),
+                ],
+            )
+            exchange.streaming = True
+            _log.info(
+                "stream open request=%s endpoint=%s variant=%s",
+                exchange.request_id,
+                route.endpoint_name,
+                container.variant,
+            )
+            try:
+                fault = await relay.run()
+                exchange.outcome = "200" if fault is None else f"200 {fault.error_type}"
+            finally:
+                exchange.traffic = f" to_container={relay.traffic.to_container} to_client={relay.traffic.to_client}"
 
     async def _invoke_plain(
         self, stream: Http2Stream, request: SignedRequest, route: Route, exchange: _Exchange
@@ -241,9 +252,8 @@ class DataPlane:
             ("x-amzn-invoked-production-variant", container.variant),
         ]
         stream.send_headers(200, headers)
-        exchange.headers_sent = True
-        await stream.send(answer.body, end=True)
         exchange.outcome = "200"
+        await stream.complete(answer.body, self._settings.plain_invocation_seconds)
 
     async def _send_refusal(self, stream: Http2Stream, refusal: RequestRefusedError, exchange: _Exchange) -> None:
         body = json.dumps({"Message": refusal.message, **refusal.details}).encode()
@@ -256,12 +266,7 @@ class DataPlane:
                 ("x-amzn-errortype", refusal.error_type),
             ],
         )
-        exchange.headers_sent = True
-        try:
-            async with asyncio.timeout(self._settings.farewell_seconds):
-                await stream.send(body, end=True)
-        except TimeoutError:
-            stream.reset(ErrorCodes.CANCEL)
+        await stream.complete(body, self._settings.farewell_seconds)
 
     async def _await_request_end(self, stream: Http2Stream) -> None:
         """Let the client finish its half; what it still sends is dropped."""

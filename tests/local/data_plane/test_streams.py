@@ -106,6 +106,22 @@ async def test_a_client_that_never_reads_the_last_words_is_reset(make_site: Make
         assert stream.reset == 8
 
 
+async def test_a_fault_never_cuts_a_message_that_is_under_way(make_site: MakeSite) -> None:
+    """The stream's time is up while half a message waits for the client's window: the rest comes before the error."""
+    async with make_site(longest_stream_seconds=0.3, farewell_seconds=5.0) as site, site.connect() as connection:
+        connection.acknowledging = False
+        stream = await opened(connection, site, "flood/1")
+        await asyncio.sleep(0.6)
+        assert (len(stream.body), stream.events) == (65_535, [])
+        connection.acknowledging = True
+        for stream_id in (None, stream.stream_id):
+            connection.h2.increment_flow_control_window(2 * MIB, stream_id)
+        connection.flush()
+        assert (await stream.next_event()).payload == bytes(MIB)
+        assert (await stream.next_event()).json()["ErrorCode"] == "ModelInvocationTimeExceeded"
+        await stream.end()
+
+
 # Clients that vanish
 
 
@@ -157,6 +173,29 @@ async def test_more_streams_than_allowed_wait_for_room(make_site: MakeSite) -> N
         await first.end_input()
         await first.end()
         await opened(connection, site)
+
+
+async def test_a_failure_of_our_own_is_told_as_such(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of the data plane ends one stream with the error AWS has for it; the others go on."""
+    async with site.connect() as connection:
+        sibling = await opened(connection, site)
+
+        def defect(*_: object) -> bytes:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr("voice_local.data_plane.bidirectional.encode_message", defect)
+            stream = await opened(connection, site)
+            await stream.send(b"x")
+            event = await stream.next_event()
+            await stream.end()
+        assert event.headers[":exception-type"] == "InternalStreamFailure"
+        with monkeypatch.context() as patch:
+            patch.setattr("voice_local.data_plane.server.find_container", defect)
+            stream = await connection.open(site.endpoint)
+            assert (await stream.error())[:2] == (500, "InternalServerError")
+        await sibling.send(b"unharmed")
+        assert (await sibling.next_event()).payload == b"unharmed"
 
 
 # Many at once
