@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -68,6 +68,7 @@ class Process:
     popen: "subprocess.Popen[bytes]"
     port: int
     output: Path
+    is_container: bool = field(default=False, kw_only=True)
 
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
@@ -162,7 +163,7 @@ class Stage:
         }
         command = [sys.executable, str(CONTEXT / "entrypoint.py"), *arguments]
         popen, output = self._spawn("entrypoint", command, variables | environment)
-        started = Vllm(popen, port, output, notes)
+        started = Vllm(popen, port, output, notes, is_container=True)
         self._started.append(started)
         if wait:
             wait_until(lambda: listens(port) and ping(port) == 200, f"container is healthy: {output.read_text()}")
@@ -171,12 +172,12 @@ class Stage:
     def close(self) -> None:
         for process in reversed(self._started):
             if process.popen.poll() is None:
-                process.signal(signal.SIGCONT)
-                process.signal(signal.SIGTERM)
+                # Only the container has children to end in order.
+                process.signal(signal.SIGTERM if process.is_container else signal.SIGKILL)
                 try:
-                    process.wait(5.0)
+                    process.wait(10.0)
                 except subprocess.TimeoutExpired:
-                    os.killpg(process.popen.pid, signal.SIGKILL)
+                    process.signal(signal.SIGKILL)
                     process.wait()
 
 

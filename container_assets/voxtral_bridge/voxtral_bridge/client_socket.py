@@ -36,6 +36,8 @@ class _HalfClosable(ServerProtocol):
     """A server that notes the client's Close without answering it; `send_close` is the answer."""
 
     client_closed = False
+    too_big_event = b""
+    """Sent before the connection is failed for a message that is too long."""
 
     def recv_frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.CLOSE and self.state is State.OPEN:
@@ -47,8 +49,7 @@ class _HalfClosable(ServerProtocol):
 
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         if code == CloseCode.MESSAGE_TOO_BIG and self.state is State.OPEN:
-            limit = f"a message may have {self.max_message_size} bytes; send the audio in smaller pieces"
-            self.send_text(error_event("message_too_big", limit))
+            self.send_text(self.too_big_event)
         super().fail(code, reason)
 
 
@@ -68,6 +69,8 @@ class ClientSocket(asyncio.Protocol):
         self._serve = serve
         self._state = server_state
         self._protocol = _HalfClosable(max_size=settings.max_message_bytes)
+        limit = f"a message may have {settings.max_message_bytes} bytes; send the audio in smaller pieces"
+        self._protocol.too_big_event = error_event("message_too_big", limit)
         self._inbox: deque[Message] = deque()
         self._inbox_bytes = 0
         self._fragments: list[bytes] = []
