@@ -29,6 +29,6 @@ def test_settings_are_read_without_aws_cdk() -> None:
         "print(stacks.settings.load_settings({'voice': {'dev': {}}}).endpoint_name('stt'))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.stdout.strip() == "dev-voice-stt", done.stderr

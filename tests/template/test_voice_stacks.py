@@ -407,7 +407,7 @@ def test_settings_mistakes_end_the_app_with_a_list_and_no_traceback() -> None:
         env={**os.environ, "CDK_CONTEXT_JSON": json.dumps(context)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 1
