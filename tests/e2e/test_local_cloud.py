@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import RECORDINGS, VOICE, DeployedCloud
+from tests.e2e.deployed_cloud import RECORDINGS, VOICE, DeployedCloud
 from voice_local.demo.sentence import spoken_sentence
 from voice_local.word_error_rate import word_error_rate
 
