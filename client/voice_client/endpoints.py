@@ -133,7 +133,7 @@ def _resolve(kind: Kind, stage: str | None, endpoint_name: str | None, region: s
 def _parameters(session: Any, path: str, region: str) -> Mapping[str, str]:
     """Return the parameters below `path`, each by the last part of its name."""
     from botocore.config import Config  # noqa: PLC0415
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError  # noqa: PLC0415
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004, PLC0415
 
     config = Config(connect_timeout=REQUEST_SECONDS, read_timeout=REQUEST_SECONDS, retries={"total_max_attempts": 2})
     try:
@@ -142,11 +142,13 @@ def _parameters(session: Any, path: str, region: str) -> Mapping[str, str]:
         return {item["Name"].rsplit("/", 1)[1]: item["Value"] for page in pages for item in page["Parameters"]}
     except ClientError as error:
         raise _service_error(error, path) from error
-    except HTTPClientError as error:  # connecting, reading, TLS, a proxy
+    except (ConnectionError, HTTPClientError) as error:
         raise ConnectError(
             f"cannot reach SSM in {region}: {error}", advice="Check the region and the network"
         ) from error
-    except (BotoCoreError, ValueError) as error:  # botocore says ValueError for a region or URL that cannot be one
+    except ValueError as error:  # what botocore raises for a region or URL that cannot be one
+        raise BadInputError(f"cannot ask SSM in {region}: {error}") from error
+    except BotoCoreError as error:
         raise CredentialsError(f"cannot ask SSM in {region}: {error}") from error
 
 
