@@ -64,7 +64,7 @@ async def certificate_problem(address: StreamAddress, *, deadline_seconds: float
         What the verification said, or None when the certificate is fine or the server cannot be asked.
     """
     # The system's authorities are loaded only when there are no given ones, as for the real connection.
-    context = ssl.create_default_context(cadata=address.authorities.decode() if address.authorities else None)
+    context = ssl.create_default_context(cadata=_pem_text(address.authorities) if address.authorities else None)
     context.set_alpn_protocols(["h2"])
     try:
         async with asyncio.timeout(deadline_seconds):
@@ -135,10 +135,14 @@ def _read_authorities(ca_bundle: Path | None, environment: Mapping[str, str]) ->
     advice = f"Point {source} at a PEM file of certificate authorities"
     try:
         authorities = Path(path).read_bytes()
-        ssl.create_default_context(cadata=authorities.decode("ascii"))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=_pem_text(authorities))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise BadInputError(f"cannot use the CA bundle {path} ({source}): {error}", advice=advice) from error
     return authorities
+
+
+def _pem_text(authorities: bytes) -> str:
+    return authorities.decode("ascii", "ignore")  # comments between the certificates may be in any encoding
 
 
 def _is_true(environment: Mapping[str, str], name: str) -> bool:
