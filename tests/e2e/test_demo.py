@@ -27,7 +27,8 @@ def hostile(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     (home / ".aws").mkdir(parents=True)
     (home / ".aws" / "credentials").write_text(
-        "[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG/EXAMPLEKEY\n"
+        "[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\n"
+        "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/EXAMPLEKEY\n"
         "[work]\naws_access_key_id = AKIAI44QH8DHBEXAMPLE\naws_secret_access_key = je7MtGbClwBF/2Zp9Utk/EXAMPLEKEY\n"
     )
     (home / ".aws" / "config").write_text(
