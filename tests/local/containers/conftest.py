@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class RunningServer:
         return f"{scheme}://127.0.0.1:{self.port}{path}"
 
 
-def free_port() -> int:
+def take_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -61,15 +61,15 @@ def answers(port: int) -> bool:
         return False
 
 
-def vllm_server(release: str, *flags: str, engine: str = "deterministic") -> AbstractContextManager[RunningServer]:
-    port = free_port()
+def start_vllm(release: str, *flags: str, engine: str = "deterministic") -> AbstractContextManager[RunningServer]:
+    port = take_free_port()
     arguments = ["serve", "/opt/ml/model", "--served-model-name", VOXTRAL, "--port", str(port), *flags]
     environment = {"VOICE_LOCAL_STT_ENGINE": engine, "VOICE_LOCAL_VLLM_RELEASE": release}
     return running("voice_local.containers.stand_in_vllm", arguments, environment, port)
 
 
-def omni_server(engine: str = "deterministic") -> AbstractContextManager[RunningServer]:
-    port = free_port()
+def start_omni(engine: str = "deterministic") -> AbstractContextManager[RunningServer]:
+    port = take_free_port()
     environment = {
         "SM_VLLM_MODEL": QWEN_TTS,
         "SAGEMAKER_BIND_TO_PORT": str(port),
@@ -78,19 +78,36 @@ def omni_server(engine: str = "deterministic") -> AbstractContextManager[Running
     return running("voice_local.containers.stand_in_omni", ["serve"], environment, port)
 
 
+@pytest.fixture
+def free_port() -> int:
+    return take_free_port()
+
+
+@pytest.fixture(scope="session")
+def omni_server() -> Callable[..., AbstractContextManager[RunningServer]]:
+    """Starts a server with an engine: `with omni_server("piper") as server`."""
+    return start_omni
+
+
+@pytest.fixture(scope="session")
+def vllm_server() -> Callable[..., AbstractContextManager[RunningServer]]:
+    """Starts a server of a release with further flags: `with vllm_server("0.27", "--max-model-len", "6") as server`."""
+    return start_vllm
+
+
 @pytest.fixture(scope="session")
 def vllm_027() -> Iterator[RunningServer]:
-    with vllm_server("0.27") as server:
+    with start_vllm("0.27") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def vllm_017() -> Iterator[RunningServer]:
-    with vllm_server("0.17") as server:
+    with start_vllm("0.17") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def omni() -> Iterator[RunningServer]:
-    with omni_server() as server:
+    with start_omni() as server:
         yield server

@@ -1,0 +1,110 @@
+"""Live Whisper on human speech: what it hears, when it says so, and that it never takes a word back."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from voice_local.engines import whisper_weights as weights_module
+from voice_local.engines.interfaces import EngineUnavailableError
+from voice_local.engines.whisper_live import WhisperLive
+from voice_local.engines.whisper_weights import whisper_weights
+from voice_local.word_error_rate import normalized, word_error_rate
+
+pytestmark = pytest.mark.engines
+
+RATE = 16_000
+PIECE = 2048
+"""128 ms: what a client sends at once."""
+
+
+def live(whisper: WhisperLive, samples: NDArray[np.int16], piece: int = PIECE) -> list[str]:
+    """Feed audio piece by piece, as fast as it goes; return what each piece and the end gave."""
+    transcription = whisper.begin()
+    given = [transcription.feed(samples[start : start + piece]) for start in range(0, len(samples), piece)]
+    return [*given, transcription.finish()]
+
+
+def test_words_come_while_somebody_speaks(
+    whisper: WhisperLive, recordings: list[tuple[NDArray[np.int16], str]]
+) -> None:
+    samples, text = max(recordings, key=lambda recording: len(recording[0]))
+    given = live(whisper, samples)
+    onset = int(np.argmax(np.abs(samples) > 800))
+    first = next(index for index, delta in enumerate(given) if delta)
+    assert (first * PIECE + PIECE - onset) / RATE <= 1.5, "seconds of audio needed for the first word"
+    before_the_end = normalized("".join(given[:-1])).split()
+    assert len(before_the_end) >= len(text.split()) // 2
+    assert word_error_rate(text, "".join(given)) <= 0.1
+
+
+def test_one_lump_of_audio_is_transcribed_whole(
+    whisper: WhisperLive, recordings: list[tuple[NDArray[np.int16], str]]
+) -> None:
+    pause = np.zeros(RATE, dtype=np.int16)
+    samples = np.concatenate([part for recording, _ in recordings for part in (recording, pause)])
+    given = live(whisper, samples, piece=len(samples))
+    assert word_error_rate(" ".join(text for _, text in recordings), "".join(given)) <= 0.08
+    assert not given[-1], "all speech had ended before the audio did"
+
+
+def test_silence_and_noise_hold_no_words(whisper: WhisperLive) -> None:
+    noise = np.random.default_rng(1).normal(0, 200, 4 * RATE).astype(np.int16)
+    assert "".join(live(whisper, np.zeros(4 * RATE, dtype=np.int16))) == ""
+    assert "".join(live(whisper, noise)) == ""
+
+
+def test_a_backlog_makes_runs_rarer_not_more(
+    whisper: WhisperLive, recordings: list[tuple[NDArray[np.int16], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = 0
+    run = whisper.words
+
+    def counted(audio: NDArray[np.float32]) -> list[str]:
+        nonlocal runs
+        runs += 1
+        return run(audio)
+
+    monkeypatch.setattr(whisper, "words", counted)
+    live(whisper, recordings[0][0], piece=RATE * 2)
+    assert runs <= 5
+
+
+def test_the_end_is_quick(whisper: WhisperLive, recordings: list[tuple[NDArray[np.int16], str]]) -> None:
+    transcription = whisper.begin()
+    for start in range(0, len(recordings[3][0]), PIECE):
+        transcription.feed(recordings[3][0][start : start + PIECE])
+    began = time.process_time()
+    assert transcription.finish()
+    # Seconds of processor time, which other programs on the machine do not lengthen: one run on two cores.
+    assert time.process_time() - began <= 1.2
+
+
+def test_a_folder_that_is_no_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
+    with pytest.raises(EngineUnavailableError, match=r"lacks model\.bin, tokenizer\.json"):
+        WhisperLive.load(model_folder=tmp_path)
+
+
+def test_damaged_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_module, "_MODEL_SHA256", "0" * 64)
+    with pytest.raises(EngineUnavailableError, match="reinstall"):
+        whisper_weights(None)
+
+
+def test_a_missing_extra_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_module, "_HALVES", (("no_such_package", "model.bin.part1"),))
+    with pytest.raises(EngineUnavailableError, match=r"no_such_package: install .* with the extra `local`"):
+        whisper_weights(None)
+
+
+def test_a_folder_of_ones_own_is_used(tmp_path: Path, recordings: list[tuple[NDArray[np.int16], str]]) -> None:
+    files = whisper_weights(None).files
+    assert files is not None
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    engine = WhisperLive.load(model_folder=tmp_path)
+    samples, text = recordings[1]
+    assert word_error_rate(text, "".join(engine.words(samples.astype(np.float32) / np.float32(32768)))) <= 0.2
