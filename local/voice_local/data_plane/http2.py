@@ -55,7 +55,7 @@ class Http2Stream:
         self._taken = 0
         self._input_ended = False
         self._outgoing = memoryview(b"")
-        self._broken: StreamBrokenError | None = None
+        self._broken: str | None = None
         self._readable = asyncio.Event()
         self._sendable = asyncio.Event()
         self._broke = asyncio.Event()
@@ -157,7 +157,7 @@ class Http2Stream:
 
     def on_broken(self, reason: str) -> None:
         if self._broken is None:
-            self._broken = StreamBrokenError(reason)
+            self._broken = reason
             for event in (self._readable, self._sendable, self._broke):
                 event.set()
 
@@ -175,7 +175,8 @@ class Http2Stream:
 
     def _raise_if_broken(self) -> None:
         if self._broken is not None:
-            raise self._broken
+            # A new exception each time: one kept for re-raising would hold its traceback, and with it the stream.
+            raise StreamBrokenError(self._broken)
 
 
 class Http2Connections:
