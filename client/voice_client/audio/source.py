@@ -1,5 +1,6 @@
 """Where audio to be transcribed comes from."""
 
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -82,7 +83,7 @@ class AudioFile:
     @contextmanager
     def _bytes(self) -> Iterator[BinaryIO | Readable]:
         if str(self.path) == STDIN:
-            yield _Pipe(sys.stdin.buffer)
+            yield _Pipe(sys.stdin.fileno())
             return
         path = Path(self.path)
         try:
@@ -97,12 +98,14 @@ class AudioFile:
 
 
 class _Pipe:
-    """Standard input without `seek`, read as it comes instead of waiting for full blocks."""
+    """Standard input without `seek`, read as it comes instead of waiting for full blocks.
 
-    def __init__(self, stream: object) -> None:
-        self._stream = stream
+    Read by its descriptor: Python's own buffered reader holds a lock while it waits, and a process that ends meanwhile
+    (Ctrl-C) would be aborted for that lock.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
 
     def read(self, size: int, /) -> bytes:
-        read1 = getattr(self._stream, "read1", None) or self._stream.read  # type: ignore[attr-defined]
-        data: bytes = read1(size)
-        return data
+        return os.read(self._descriptor, size)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 class Retry:
     """How a session comes back after a loss that a new stream can cure; `retry=None` turns this off."""
 
-    attempts: int = 4
-    """New streams for one utterance or sentence before the error is given to the caller. Four waits bridge
-    about three seconds, besides what opening takes: a passing fault is over, and a
+    attempts: int = 5
+    """New streams for one utterance or sentence before the error is given to the caller. Five waits bridge
+    four to eight seconds, besides what opening takes: a passing fault is over, and a
     caller still patient."""
     first_wait: float = 0.25
     longest_wait: float = 4.0

@@ -15,6 +15,7 @@ from voice_client.session.connection import Connection, Received, StreamOpener
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
 from voice_client.session.events import Notice, SpeechChunk
 from voice_client.session.metrics import SpeakingClock, SpeakingMetrics
+from voice_client.session.recovery import can_recover
 from voice_client.session.sentences import split_sentences
 from voice_client.session.settings import Retry, SynthesizerSettings
 from voice_client.session.voices import chosen_voice, language_name
@@ -227,7 +228,8 @@ class Speech:
         await voice.drop()
         retry, retries = voice.retry, self._clock.retries
         # Audio of this sentence is out already: to speak it again would make the listener hear words twice.
-        if retry is None or not error.retryable or retries >= retry.attempts or self._heard:
+        hopeless = self._heard or not can_recover(error, reconnecting=retries > 0)
+        if retry is None or hopeless or retries >= retry.attempts:
             raise error
         self._clock.retries = retries + 1
         message = f"{error.message}; opening a new stream and speaking sentence {self._done + 1} again"

@@ -16,6 +16,7 @@ from voice_client.session.endpoint import EndpointAddress, open_endpoint
 from voice_client.session.events import Final, Notice, Partial, SessionStarted, TranscriptEvent
 from voice_client.session.metrics import HearingClock
 from voice_client.session.recording import Recording
+from voice_client.session.recovery import can_recover
 from voice_client.session.settings import Retry, TranscriberSettings
 
 DEFAULT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
@@ -185,7 +186,8 @@ class Transcriber:
                 raise
             except VoiceError as error:
                 retries = utterance.clock.retries
-                if self._retry is None or not error.retryable or retries >= self._retry.attempts:
+                hopeless = not can_recover(error, reconnecting=retries > 0)
+                if self._retry is None or hopeless or retries >= self._retry.attempts:
                     raise TranscriptionInterruptedError(error, text_so_far=utterance.shown, retries=retries) from error
                 utterance.clock.retries = retries + 1
                 utterance.emit(Notice("reconnecting", f"{error.message}; opening a new stream and sending again"))

@@ -31,7 +31,9 @@ class Voice:
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *arguments: str | Path, **environment: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str | Path, stderr: int = subprocess.PIPE, **environment: str
+    ) -> subprocess.Popen[bytes]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
         variables = {
             **kept,
@@ -48,7 +50,7 @@ class Voice:
             cwd=self.home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
         )
 
     def __call__(
@@ -84,6 +86,13 @@ class LocalEndpoint:
     def kill_container(self) -> None:
         for process in self.processes:
             process.send_signal(signal.SIGKILL)
+
+    def wait_for_log(self, text: str, count: int) -> None:
+        """Wait until the container has logged a text so many times."""
+        end = time.monotonic() + 30
+        while self.log_text().count(text) < count:
+            assert time.monotonic() < end, self.log_text()
+            time.sleep(0.05)
 
     def log_text(self) -> str:
         return "".join(log.read_text() for log in self.logs.iterdir())
