@@ -206,6 +206,18 @@ async def test_the_length_counts_for_each_utterance(stage: Stage) -> None:
             assert (await hear_until(ear, "transcription.done"))[-1]["type"] == "transcription.done"
 
 
+async def test_client_that_reads_nothing_is_given_up(stage: Stage) -> None:
+    vllm = stage.vllm()
+    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="0.6", BRIDGE_DRAIN_TIMEOUT="0.5", BRIDGE_CLOSE_TIMEOUT="0.5")
+    async with client(bridge, "/v1/realtime?flood=400", max_queue=1) as ear:
+        await say(ear, COMMIT)
+        [closed] = await eventually(lambda: bridge.log("session_closed"), "the session is closed")
+        ear.transport.abort()
+    assert bridge.log("session_error")[0]["code"] in ("client_stalled", "drain_timeout")
+    assert closed["seconds"] < 8
+    await eventually(lambda: vllm.notes("closed"), "vLLM's side is closed")
+
+
 @pytest.mark.parametrize("text", ["Der Kanarienvogel singt um Mitternacht", "w w "])
 async def test_log_tells_the_course_of_a_session_but_no_word_of_it(stage: Stage, text: str) -> None:
     stage.vllm()

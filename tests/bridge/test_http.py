@@ -59,7 +59,7 @@ def transcriptions(port: int, *, offered: bool) -> Iterator[type[TranscriptionSe
 
 def call(bridge: Process, path: str, body: bytes | None, content_type: str) -> tuple[int, dict[str, Any]]:
     url = f"http://127.0.0.1:{bridge.port}{path}"
-    request = urllib.request.Request(url, body, {"content-type": content_type})  # noqa: S310 - loopback
+    request = urllib.request.Request(url, body, {"content-type": content_type})
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
             return answer.status, json.load(answer)

@@ -79,6 +79,16 @@ async def test_large_messages_pass_both_ways(stage: Stage) -> None:
         assert await ear.recv() == large
 
 
+async def test_too_large_a_message_of_vllm_is_told(stage: Stage) -> None:
+    stage.vllm()
+    bridge = stage.bridge(BRIDGE_MAX_MESSAGE_BYTES="100000")
+    async with client(bridge, "/v1/realtime?big=200000") as ear:
+        await say(ear, UPDATE, COMMIT, APPEND, FINAL)
+        events = await hear_until_close(ear)
+    assert events[-1]["code"] == "upstream_message_too_big"
+    assert ear.close_code == 1011
+
+
 async def test_too_large_a_message_is_refused_with_a_reason(stage: Stage) -> None:
     stage.vllm()
     bridge = stage.bridge(BRIDGE_MAX_MESSAGE_BYTES="100000")
@@ -108,8 +118,9 @@ async def test_half_close_with_output_still_to_come_loses_nothing(stage: Stage) 
     assert [note["final"] for note in vllm.notes("input_audio_buffer.commit")] == [False, True]
 
 
-async def test_half_close_answers_pings_meanwhile(stage: Stage) -> None:
-    """SageMaker pings the container and gives it up when it stays silent."""
+@pytest.mark.parametrize("half_close_tcp", [False, True])
+async def test_half_close_answers_pings_meanwhile(stage: Stage, half_close_tcp: bool) -> None:
+    """SageMaker pings the container and gives it up when it stays silent; a proxy may close its half of TCP too."""
     stage.vllm()
     bridge = stage.bridge()
     reader, writer = await asyncio.open_connection("127.0.0.1", bridge.port)
@@ -125,6 +136,8 @@ async def test_half_close_answers_pings_meanwhile(stage: Stage) -> None:
             return bytes([0x80 | opcode, 0x80 | len(payload), 0, 0, 0, 0]) + payload
 
         writer.write(masked(1, json.dumps(COMMIT).encode()) + masked(8, b"\x03\xe8") + masked(9, b"still there?"))
+        if half_close_tcp:
+            writer.write_eof()
         everything = await reader.read(-1)
     writer.close()
     assert everything.index(b"\x8a\x0cstill there?") < everything.index(b"transcription.done")

@@ -114,7 +114,7 @@ def test_all_problems_of_the_configuration_are_told_together(stage: Stage) -> No
 
 
 def test_secrets_stay_out_of_the_log_and_the_bridge(stage: Stage) -> None:
-    container = stage.entrypoint("serve", SM_VLLM_API_KEY="sk-canary", HF_TOKEN="hf-canary")  # noqa: S106
+    container = stage.entrypoint("serve", SM_VLLM_API_KEY="sk-canary", HF_TOKEN="hf-canary")
     pids = child_pids(container)
     bridge = psutil.Process(pids["bridge"]).environ()
     assert not {"HF_TOKEN", "SM_VLLM_API_KEY"} & set(bridge)

@@ -163,8 +163,11 @@ class ClientSocket(asyncio.Protocol):
                 self._take(event)
         self._flush()
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:
+        if self.client_closed and not self.gone:
+            return True  # the client closed its half of TCP after its Close frame, and may still read
         self._protocol.receive_eof()
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc

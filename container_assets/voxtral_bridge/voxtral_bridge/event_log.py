@@ -10,7 +10,7 @@ Every line has `time` (ISO 8601, UTC), `level` and `event`. Sessions write:
 | `session_error` | `session`, `code`, `side` (`client`, `bridge` or `vllm`) |
 | `session_closed` | `session`, `reason`, `close_code`, `seconds`, `audio_seconds`, `bytes_in`, ... `messages_out` |
 | `health` | `healthy`, `detail` |
-| `log` | `logger`, `message`: a library's warning, without traceback |
+| `log` | `logger`, `message`, `exception`, `where`: a library's warning, or an error of the bridge itself |
 
 Never audio, never a transcript: messages of the stream are counted, not shown.
 """
@@ -18,6 +18,7 @@ Never audio, never a transcript: messages of the stream are counted, not shown.
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 
 _LOGGER = logging.getLogger("voxtral_bridge")
@@ -34,8 +35,13 @@ class _JsonLines(logging.Formatter):
             return json.dumps(line | {"event": record.getMessage()} | fields)
         line |= {"event": "log", "logger": record.name, "message": record.getMessage()}
         if record.exc_info and record.exc_info[0]:
-            # The type alone: an exception's own text may quote what was said.
-            line["exception"] = record.exc_info[0].__name__
+            # Type and place alone: an exception's own text may quote what was said.
+            error: BaseException | None = record.exc_info[1]
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            frames = traceback.extract_tb(error.__traceback__ if error else None)
+            line["exception"] = type(error).__name__
+            line["where"] = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         return json.dumps(line)
 
 

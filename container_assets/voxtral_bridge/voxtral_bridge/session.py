@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.frames import CloseCode
 
 from voxtral_bridge.client_socket import ClientSocket, Message
 from voxtral_bridge.errors import ClientGoneError
@@ -101,6 +102,8 @@ class Session:
                 for task in others:
                     task.cancel()
                 ending = await self._finish(upstream, output, ending) or ending
+                if ending is COMPLETED and self._client.gone:
+                    ending = CLIENT_GONE  # it ended its input, but did not stay for the output
                 await self._report(ending)
                 with suppress(TimeoutError):
                     # Twice the handshake's own time: first the Close must get out, which a deaf server prevents.
@@ -290,6 +293,8 @@ class Session:
 def _upstream_closed(closed: ConnectionClosed) -> Ending:
     if closed.rcvd is not None:
         return _vllm_failure("upstream_closed", f"vLLM closed the session with code {closed.rcvd.code}")
-    if closed.sent is not None and "keepalive" in closed.sent.reason:
+    if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
+        return _vllm_failure("upstream_message_too_big", "vLLM sent a message beyond the bridge's limit")
+    if closed.sent is not None and closed.sent.code == CloseCode.INTERNAL_ERROR:  # by the keepalive of websockets
         return _vllm_failure("upstream_unresponsive", "vLLM answers no ping any more")
     return _vllm_failure("upstream_died", "the connection to vLLM broke without a closing handshake")
