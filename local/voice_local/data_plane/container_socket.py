@@ -20,6 +20,8 @@ BIDIRECTIONAL_LABEL = "com.amazonaws.sagemaker.capabilities.bidirectional-stream
 GOING_AWAY = 1001
 """Close code the container sees when its client is gone or its stream failed."""
 
+_DEADLINE_SLICES = 10
+
 # At DEBUG the websockets library logs the content of frames: spoken words. This logger never goes below INFO.
 _quiet = logging.getLogger("voice_local.data_plane.websocket")
 _quiet.setLevel(logging.INFO)
@@ -83,13 +85,35 @@ class ContainerSockets:
                 raise errors.failed(self._describe(error, target)) from None
 
     async def _connect(self, container: ServingContainer, target: ModelTarget) -> ClientConnection:
+        """Connect within the accept deadline.
+
+        The deadline runs in slices that count as no longer than they should have been: while a busy machine gives this
+        process no time, the container most likely had none either, and its deadline stands still.
+        """
+        opening = asyncio.create_task(self._handshake(container, target))
+        try:
+            for _ in range(_DEADLINE_SLICES):
+                done, _ = await asyncio.wait({opening}, timeout=self._settings.accept_seconds / _DEADLINE_SLICES)
+                if done:
+                    return opening.result()
+            raise TimeoutError
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().transport.abort()
+            raise
+        finally:
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait({opening})
+
+    async def _handshake(self, container: ServingContainer, target: ModelTarget) -> ClientConnection:
         settings = self._settings
         query = f"?{target.query}" if target.query else ""
         return await _Connect(
             f"ws://127.0.0.1:{container.port}/{target.path}{query}",
             compression=None,
             proxy=None,
-            open_timeout=settings.accept_seconds,
+            open_timeout=None,
             ping_interval=None,
             close_timeout=settings.half_close_seconds,
             max_size=settings.largest_message,

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
@@ -137,6 +138,14 @@ async def test_the_deadline_of_a_container_begins_with_its_own_turn(make_site: M
     async with make_site(accept_seconds=0.5, concurrent_accepts=1) as site, site.connect() as connection:
         streams = [await connection.open(site.endpoint, headers={PATH: "accept-after/200"}) for _ in range(4)]
         assert [await stream.response() for stream in streams] == [200] * 4
+
+
+async def test_the_deadline_stands_still_while_the_machine_does(make_site: MakeSite) -> None:
+    """Half a second in which neither side may run is not the container's fault."""
+    async with make_site(accept_seconds=0.25) as site, site.connect() as connection:
+        stream = await connection.open(site.endpoint, headers={PATH: "accept-after/50"})
+        asyncio.get_running_loop().call_later(0.03, time.sleep, 0.5)
+        assert await stream.response() == 200
 
 
 async def test_a_container_that_refuses(site: Site) -> None:
