@@ -169,11 +169,12 @@ class Exchange:
             )
 
     async def error_body(self) -> bytes:
-        """Read the body of an error's response, up to the limit."""
+        """Read the body of an error's response, up to the limits."""
         body = b""
-        with contextlib.suppress(VoiceError):  # what came before the loss is what there is to say
-            while len(body) < self._settings.error_body_bytes and (chunk := await self.next_chunk()) is not None:
-                body += chunk
+        with contextlib.suppress(VoiceError, TimeoutError):  # what came until then is what there is to say
+            async with asyncio.timeout(self._settings.error_body_seconds):
+                while len(body) < self._settings.error_body_bytes and (chunk := await self.next_chunk()) is not None:
+                    body += chunk
         return body
 
     def _open_window(self, size: int) -> None:

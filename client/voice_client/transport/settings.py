@@ -57,6 +57,8 @@ class TransportSettings:
     """The same as a count, since a transcript delta can be a few bytes."""
     message_bytes: int = 16 * 1024 * 1024
     """Longest message, sent or joined from PARTIAL parts (16 MiB is the most vLLM's WebSocket takes)."""
+    error_body_seconds: float = 1.0
+    """For the body of an HTTP error after its head. What came by then has to do."""
     error_body_bytes: int = 64 * 1024
     """How much of an HTTP error's body is read."""
 

@@ -84,6 +84,15 @@ def container_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
+def hostile_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """URL and CA bundle of the server that breaks the rules."""
+    folder = tmp_path_factory.mktemp("hostile")
+    process, line = start("hostile_process.py", str(folder / "ca.pem"), folder=folder)
+    yield f"https://127.0.0.1:{int(line)}", folder / "ca.pem"
+    stop(process)
+
+
+@pytest.fixture(scope="session")
 def start_platform(tmp_path_factory: pytest.TempPathFactory, container_port: int) -> Iterator[Callable[..., Platform]]:
     processes = []
 
