@@ -156,6 +156,8 @@ class ControlPlane:
                 request_handler=handler,
                 fd=listener.fileno(),
             )
+        # socketserver would print a traceback for every connection that a client breaks or leaves hanging.
+        self._patches.replace(self._server, "handle_error", _log_broken_connection)
         clients = ServiceClients(self._identity, self.url)
         self._operations = StackOperations(
             MotoResources(self._identity, self._state_lock), providers(clients, self._settings), self._state_lock
@@ -217,6 +219,10 @@ class _RequestHandler(werkzeug_app.MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log method, path and status."""
         self.log("info", "%s %s %s %s", self.command, self.path.partition("?")[0], code, size)
+
+
+def _log_broken_connection(_request: object, client_address: object) -> None:
+    _log.debug("A connection from %s ended early", client_address, exc_info=True)
 
 
 def _listen(port: int) -> socket.socket:

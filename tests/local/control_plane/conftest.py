@@ -15,7 +15,7 @@ import pytest
 from voice_local.control_plane import ControlPlane, ControlPlaneSettings
 from voice_local.identity import LocalIdentity
 from voice_local.interfaces import ContainerSpec, ImageNotFoundError
-from voice_local.isolation import isolated_client
+from voice_local.isolation import IsolatedClients
 
 STARTUP_SECONDS = 2.0
 """Of the control plane under test; the containers here start in a fifth of a second."""
@@ -124,7 +124,7 @@ def plane(host: PingHost, identity: LocalIdentity, images_dir: Path) -> Iterator
 
 @pytest.fixture
 def client(plane: ControlPlane, identity: LocalIdentity) -> ClientFactory:
-    return lambda service: isolated_client(service, identity=identity, endpoint_url=plane.url)
+    return IsolatedClients(identity, plane.url).of
 
 
 @pytest.fixture
