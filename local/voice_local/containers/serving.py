@@ -26,6 +26,7 @@ def server_for(app: FastAPI, port: int) -> uvicorn.Server:
             port=port,
             log_level="warning",
             access_log=False,
+            lifespan="on",
             timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_SECONDS,
         )
     )

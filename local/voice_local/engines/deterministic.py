@@ -25,8 +25,9 @@ class AudioLengthTranscription:
     _samples: int = field(default=0, init=False)
     _words: int = field(default=0, init=False)
 
-    def feed(self, samples: Samples) -> str:
+    def feed(self, samples: Samples, *, more_to_come: bool = True) -> str:
         """Count the audio in."""
+        del more_to_come
         time.sleep(self.thinking_seconds)
         self._samples += len(samples)
         words_now = self._samples // _STEP_SAMPLES // _STEPS_PER_WORD

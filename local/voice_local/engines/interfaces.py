@@ -31,8 +31,13 @@ class UnsupportedSpeechError(EngineError):
 class Transcription(Protocol):
     """One utterance being transcribed. Calls block and come from one thread at a time."""
 
-    def feed(self, samples: Samples) -> str:
-        """Take 16 kHz audio of any length; return the text that became certain by it, often empty."""
+    def feed(self, samples: Samples, *, more_to_come: bool = True) -> str:
+        """Take 16 kHz audio of any length; return the text that became certain by it, often empty.
+
+        Args:
+            samples: the next audio.
+            more_to_come: False when `finish` follows at once, so that no work is done twice.
+        """
         ...
 
     def finish(self) -> str:

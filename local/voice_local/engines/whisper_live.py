@@ -182,11 +182,11 @@ class LiveTranscription:
         self._closed: list[_Segment] = []
         self._anything_given = False
 
-    def feed(self, samples: Samples) -> str:
+    def feed(self, samples: Samples, *, more_to_come: bool = True) -> str:
         """Take audio; run the model at most once on the open segment, so that a backlog makes runs rarer, not later."""
         self._listen(samples.astype(np.float32) / np.float32(32768))
         new = self._take_closed()
-        if self._open is not None and self._due(self._open):
+        if more_to_come and self._open is not None and self._due(self._open):
             new += self._run_on(self._open)
         return self._as_text(new)
 

@@ -30,7 +30,7 @@ def live(whisper: WhisperLive, samples: NDArray[np.int16], piece: int = PIECE) -
 def test_words_come_while_somebody_speaks(
     whisper: WhisperLive, recordings: list[tuple[NDArray[np.int16], str]]
 ) -> None:
-    samples, text = max(recordings, key=lambda recording: len(recording[0]))
+    samples, text = recordings[2]
     given = live(whisper, samples)
     onset = int(np.argmax(np.abs(samples) > 800))
     first = next(index for index, delta in enumerate(given) if delta)
@@ -68,14 +68,15 @@ def test_a_backlog_makes_runs_rarer_not_more(
         return run(audio)
 
     monkeypatch.setattr(whisper, "words", counted)
-    live(whisper, recordings[0][0], piece=RATE * 2)
-    assert runs <= 5
+    live(whisper, recordings[0][0], piece=RATE * 3)
+    assert 2 <= runs <= 4
 
 
 def test_the_end_is_quick(whisper: WhisperLive, recordings: list[tuple[NDArray[np.int16], str]]) -> None:
     transcription = whisper.begin()
-    for start in range(0, len(recordings[3][0]), PIECE):
-        transcription.feed(recordings[3][0][start : start + PIECE])
+    samples = recordings[3][0]
+    transcription.feed(samples[: -RATE // 2])
+    transcription.feed(samples[-RATE // 2 :], more_to_come=False)
     began = time.process_time()
     assert transcription.finish()
     # Seconds of processor time, which other programs on the machine do not lengthen: one run on two cores.

@@ -7,6 +7,7 @@ Environment:
     VOICE_LOCAL_PIPER_VOICE: path of a Piper voice (`.onnx` with its `.onnx.json` beside it) of one's own.
 """
 
+import asyncio
 import logging
 import os
 import sys
@@ -42,8 +43,18 @@ def main(environment: Mapping[str, str]) -> int:
         return 2
     assert model  # noqa: S101 - checked above
     _log.info("In the place of vLLM-Omni 0.26: %s", model)
-    server = server_for(omni_app(SpeechService(model=model, voice=voice, limits=SpeechLimits())), int(port))
-    server.run()
+    return asyncio.run(serve(SpeechService(model=model, voice=voice, limits=SpeechLimits()), int(port)))
+
+
+async def serve(service: SpeechService, port: int) -> int:
+    """Warm the voice, then listen: who gets an answer on the port gets speech without waiting."""
+    try:
+        await service.voice.start()
+    except EngineUnavailableError as problem:
+        _log.error("Cannot start: %s", problem)
+        return 1
+    server = server_for(omni_app(service), port)
+    await server.serve()
     return 0 if server.started else 1
 
 

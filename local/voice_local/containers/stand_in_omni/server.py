@@ -11,7 +11,9 @@ from voice_local.containers.stand_in_omni.session import SpeechService, SpeechSe
 
 
 def omni_app(service: SpeechService) -> FastAPI:
-    """Return the application. It warms the voice before the first request is taken, so `/ping` 200 means warm.
+    """Return the application, its voice started by the caller and let go of here.
+
+    `/ping` says 200 from the first moment, so that InService means warm.
 
     A WebSocket on any other path, the default `/invocations-bidirectional-stream` among them, is refused at the
     handshake with HTTP 403, as the container's router does.
@@ -19,11 +21,8 @@ def omni_app(service: SpeechService) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        await service.voice.start()
-        try:
-            yield
-        finally:
-            await service.voice.aclose()
+        yield
+        await service.voice.aclose()
 
     app = FastAPI(title="vLLM-Omni stand-in", openapi_url=None, lifespan=lifespan)
 

@@ -166,7 +166,7 @@ class RealtimeSession:
                     raise EngineDeadError
                 samples, more = samples[:room], False
             if len(samples):
-                for delta in await loop.run_in_executor(executor, utterance.feed, samples):
+                for delta in await loop.run_in_executor(executor, utterance.feed, samples, more):
                     await self._send(events.transcription_delta(delta))
         for delta in await loop.run_in_executor(executor, utterance.finish):
             await self._send(events.transcription_delta(delta))
@@ -202,10 +202,11 @@ class _Utterance:
         self.tokens = 0
         self.text = ""
 
-    def feed(self, samples: Samples) -> list[str]:
+    def feed(self, samples: Samples, more_to_come: bool) -> list[str]:
         steps_before = self.samples // STEP_SAMPLES
         self.samples += len(samples)
-        return self._deltas(self.samples // STEP_SAMPLES - steps_before, self._transcription.feed(samples))
+        text = self._transcription.feed(samples, more_to_come=more_to_come)
+        return self._deltas(self.samples // STEP_SAMPLES - steps_before, text)
 
     def finish(self) -> list[str]:
         return self._deltas(0, self._transcription.finish()) if self.samples else []
