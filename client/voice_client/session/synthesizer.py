@@ -164,13 +164,17 @@ class Synthesizer:
         if connection is not None:
             await connection.close()
 
-    def take_turn(self, utterance: "Speech") -> None:
+    async def take_turn(self, utterance: "Speech") -> None:
         """Give the stream to one utterance.
 
         Raises:
             ProtocolError: another one is speaking.
         """
-        if self._speaking is not None and self._speaking is not utterance:
+        for _ in range(3):  # Python closes a loop that was left early some turns of the event loop later
+            if self._speaking is not None and self._speaking.leaving:
+                await self._speaking.over.wait()
+            await asyncio.sleep(0)
+        if self._speaking is not None:
             raise ProtocolError("another text is being spoken on this synthesizer; let it end or leave its loop first")
         self._speaking = utterance
 
@@ -195,6 +199,11 @@ class Speech:
         self._done = 0
         self._heard = False
         """Whether the sentence that is being spoken has given audio already."""
+        self._started = False
+        self.leaving = False
+        """Whether the loop over the audio has ended, well or not."""
+        self.over = asyncio.Event()
+        """Set when the stream is free for the next utterance."""
 
     @property
     def metrics(self) -> SpeakingMetrics:
@@ -206,10 +215,13 @@ class Speech:
 
         Raises:
             VoiceError: the text could not be spoken to its end; the chunks so far are good.
-            ProtocolError: another text is being spoken.
+            ProtocolError: another text is being spoken, or this one was spoken already.
         """
+        if self._started:
+            raise ProtocolError("this text was spoken already; call speak() again to hear it again")
+        self._started = True
         voice = self._synthesizer
-        voice.take_turn(self)
+        await voice.take_turn(self)
         try:
             while self._done < len(self.sentences):
                 try:
@@ -219,9 +231,13 @@ class Speech:
                 except VoiceError as error:
                     await self._wait_to_retry(error)
         finally:
-            if self._done < len(self.sentences):
-                await voice.drop()
-            voice.end_turn()
+            self.leaving = True
+            try:
+                if self._done < len(self.sentences):
+                    await voice.drop()
+            finally:
+                voice.end_turn()
+                self.over.set()
 
     async def _wait_to_retry(self, error: VoiceError) -> None:
         voice = self._synthesizer

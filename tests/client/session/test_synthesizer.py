@@ -108,9 +108,27 @@ async def test_leaving_the_loop_early_stops_the_voice(tts_server: Any) -> None:
     async with Synthesizer(endpoint, model=MODEL) as voice:
         async for _ in voice.speak("one two three four five. six seven eight."):
             break
-        await asyncio.sleep(0.05)
         assert bytes_by_sentence(await listen(voice.speak("Next."))) == {0: WORD_BYTES}
     assert len(endpoint.streams) == 2
+
+
+async def test_a_text_is_spoken_once_and_alone(tts_server: Any) -> None:
+    async with Synthesizer(tts_server.endpoint(), model=MODEL) as voice:
+        speech = voice.speak("one two three")
+        await listen(speech)
+        with pytest.raises(ProtocolError, match="spoken already"):
+            await listen(speech)
+        first = aiter(voice.speak("one two three"))
+        await anext(first)
+        with pytest.raises(ProtocolError, match="another text"):
+            await listen(voice.speak("four"))
+        await first.aclose()
+
+
+async def test_leaving_the_synthesizer_in_the_middle_of_a_text(tts_server: Any) -> None:
+    async with Synthesizer(tts_server.endpoint(), model=MODEL) as voice:
+        async for _ in voice.speak("one two three four five. six seven eight."):
+            break
 
 
 async def test_a_stream_that_ended_while_idle_is_replaced(tts_wire: Any, tts_server: Any) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -221,6 +222,24 @@ async def test_a_wrong_file_is_bad_input(stt_server: Any, tmp_path: Any) -> None
     async with Transcriber(stt_server.endpoint(), model=MODEL, settings=FAST) as ear:
         with pytest.raises(BadInputError, match="is not audio"):
             await hear(ear, AudioFile(path))
+
+
+async def test_a_file_that_turns_out_damaged_is_bad_input(stt_server: Any, sound: Any) -> None:
+    class Damaged(sound):
+        @asynccontextmanager
+        async def open(self, *, rate: int, chunk_bytes: int) -> AsyncIterator[AsyncIterator[bytes]]:
+            async with super().open(rate=rate, chunk_bytes=chunk_bytes) as reader:
+
+                async def chunks() -> AsyncIterator[bytes]:
+                    yield await anext(reader)
+                    raise BadInputError("the file is damaged")
+
+                yield chunks()
+
+    async with Transcriber(stt_server.endpoint(), model=MODEL, settings=FAST) as ear:
+        with pytest.raises(BadInputError, match="damaged"):
+            await hear(ear, Damaged(2.0))
+        assert (await hear(ear, sound(1.0)))[-1].text.split() == words(4).split()
 
 
 async def test_memory_holds_no_sent_audio_without_retry(stt_server: Any, sound: Any) -> None:
