@@ -67,8 +67,8 @@ async def test_a_client_that_does_not_read_holds_only_its_own_stream(make_site: 
     """The client's windows are respected: no byte is sent beyond them, and siblings with room go on."""
     window = 100_000
     async with make_site() as site, site.connect(window=window) as connection:
-        flooded = await opened(connection, site, "flood/3")
         connection.acknowledging = False
+        flooded = await opened(connection, site, "flood/3")
         # The connection's own window is 65,535 bytes, below the stream's.
         await until(lambda: len(flooded.body) >= 65_000)
         await asyncio.sleep(0.2)
