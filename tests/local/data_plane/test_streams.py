@@ -238,9 +238,9 @@ async def test_streams_opened_and_dropped_leave_nothing(make_site: MakeSite) -> 
 
 
 async def test_an_idle_connection_is_closed(make_site: MakeSite) -> None:
-    async with make_site(idle_connection_seconds=0.2) as site, site.connect() as connection:
+    async with make_site(idle_connection_seconds=0.8) as site, site.connect() as connection:
         stream = await opened(connection, site)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)
         assert not connection.closed.is_set(), "a connection with a stream is not idle"
         await stream.end_input()
         await stream.end()
