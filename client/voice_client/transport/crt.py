@@ -32,6 +32,8 @@ from voice_client.transport.settings import TransportSettings
 STREAMS_BEFORE_SETTINGS = 100
 """Streams a connection may carry when the server sets no limit: the least RFC 9113 recommends a server to allow."""
 
+_GOAWAY = "AWS_ERROR_HTTP_GOAWAY_RECEIVED"
+
 
 class Exchange:
     """One request and its response on one HTTP/2 stream, both as streams of bytes.
@@ -43,6 +45,8 @@ class Exchange:
         self.connection = connection
         self.failure: VoiceError | None = None
         self.started = False
+        self.unprocessed = False
+        """True when the server certainly did nothing with the request: it can be sent again on another connection."""
         self.ended: asyncio.Event = asyncio.Event()
         """Set when the CRT is done with the stream, in whichever way."""
         self._endpoint = endpoint
@@ -85,6 +89,7 @@ class Exchange:
             stream.activate()
         except RuntimeError as error:  # what the CRT raises for a connection that is closing
             self.connection.retired = True
+            self.unprocessed = True
             failure = ConnectionLostError("the connection closed before the request was sent", endpoint=self._endpoint)
             failure.__cause__ = error
             self.fail(failure)
@@ -228,6 +233,10 @@ class Exchange:
         self._stream = None  # breaks the cycle with the CRT's stream, which holds our callbacks
         if not self._remote_ended:
             # Also without an error code: a stream that is over though its peer never ended it was cut.
+            if getattr(error, "name", "") == _GOAWAY:
+                # The server is leaving, and by RFC 9113, 6.8, has not processed and will not process this stream.
+                self.connection.retired = True
+                self.unprocessed = True
             cut = error or ConnectionError("the stream was cut")
             failure = connection_loss(cut, endpoint=self._endpoint, request_id=self.request_id)
             failure.__cause__ = error
@@ -235,7 +244,7 @@ class Exchange:
         self.ended.set()
         _wake(self._arrival)
         _wake(self._room)
-        self.connection.release()
+        self.connection.release(self)
 
 
 class Connection:
@@ -246,13 +255,13 @@ class Connection:
         self.limit = STREAMS_BEFORE_SETTINGS
         self.retired = False
         """True when no further stream may be opened on it."""
-        self._streams = 0
-        self._abandoned = 0
+        self._reserved = 0
+        self._abandoned: set[Exchange] = set()
 
     @property
     def usable(self) -> bool:
         """Whether one more stream may be opened."""
-        return not self.retired and self._streams < self.limit and bool(self.binding.is_open())
+        return not self.retired and self._reserved < self.limit and self.open
 
     @property
     def open(self) -> bool:
@@ -261,26 +270,27 @@ class Connection:
 
     def reserve(self) -> Self:
         """Count one more stream."""
-        self._streams += 1
+        self._reserved += 1
         return self
 
-    def release(self) -> None:
-        """Count one stream less."""
-        self._streams -= 1
+    def release(self, exchange: Exchange) -> None:
+        """Count one stream less: it is over, or was never begun."""
+        self._reserved -= 1
+        self._abandoned.discard(exchange)
         self._close_when_idle()
 
-    def abandon(self) -> None:
+    def abandon(self, exchange: Exchange) -> None:
         """Give up on a stream that does not end.
 
         The CRT cannot reset a single stream from Python, so the connection takes no new ones, and closes as soon as
         only abandoned streams are left on it.
         """
-        self._abandoned += 1
+        self._abandoned.add(exchange)
         self.retired = True
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        if self.retired and self._streams <= self._abandoned:
+        if self.retired and self._reserved <= len(self._abandoned):
             self.close()
 
     def close(self) -> "ThreadFuture[None]":

@@ -26,7 +26,7 @@ from smithy_core.interceptors import Interceptor
 from smithy_core.retries import RetryStrategyOptions
 
 from voice_client.blocking import call_blocking
-from voice_client.errors import BadInputError, DeadlineError, ProtocolError, VoiceError, log_group
+from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ProtocolError, VoiceError, log_group
 from voice_client.transport.address import resolve_address
 from voice_client.transport.crt import ConnectionPool, Exchange, RequestBody, StreamTransport
 from voice_client.transport.faults import HttpAnswer, refusal, stream_exception
@@ -288,7 +288,7 @@ class BidiStream:
                 exchange.discard_output()
                 await exchange.ended.wait()
         except TimeoutError:
-            exchange.connection.abandon()
+            exchange.connection.abandon(exchange)
         finally:
             # The reader's last wait, for bytes that do not come, ends with the failure.
             exchange.fail(closed)
@@ -354,25 +354,40 @@ class VoiceTransport:
         except VoiceError as error:
             error.endpoint = self.target.endpoint_name
             raise
-        connection = await pool.acquire()
-        exchange = Exchange(connection, endpoint=self.target.endpoint_name, settings=self.settings)
         request = InvokeEndpointWithBidirectionalStreamInput(
             endpoint_name=self.target.endpoint_name,
             target_variant=target_variant,
             model_invocation_path=invocation_path,
             model_query_string=query_string,
         )
+        exchange = Exchange(await pool.acquire(), endpoint=self.target.endpoint_name, settings=self.settings)
+        try:
+            stream = await self._open_on(exchange, client, request, identity)
+        except ConnectionLostError:
+            if not exchange.unprocessed:
+                raise
+            # A shared connection that the server was about to close: nothing was lost, and nobody need know.
+            exchange = Exchange(await pool.acquire(), endpoint=self.target.endpoint_name, settings=self.settings)
+            stream = await self._open_on(exchange, client, request, identity)
+        self._streams.add(stream)
+        return stream
+
+    async def _open_on(
+        self,
+        exchange: Exchange,
+        client: AsyncSageMakerRuntimeHTTP2Client,
+        request: InvokeEndpointWithBidirectionalStreamInput,
+        identity: Identity,
+    ) -> BidiStream:
         call = asyncio.create_task(self._invoke(client, request, _StreamPlugin(exchange, identity)))
         call.add_done_callback(lambda done: _end_exchange(done, exchange))
         try:
-            stream = await self._opened(call, exchange)
+            return await self._opened(call, exchange)
         except BaseException as error:
             await self._withdraw(call, exchange)
             if isinstance(error, VoiceError):
                 error.endpoint = self.target.endpoint_name
             raise
-        self._streams.add(stream)
-        return stream
 
     async def close(self) -> None:
         """Close every stream and connection; returns within about twice the close deadline. Idempotent."""
@@ -458,9 +473,9 @@ class VoiceTransport:
             exchange.end_input()
             exchange.discard_output()
             if not exchange.ended.is_set() and not exchange.output_ended:
-                exchange.connection.abandon()
+                exchange.connection.abandon(exchange)
         else:
-            exchange.connection.release()
+            exchange.connection.release(exchange)
             call.cancel()  # the SDK waits without end for a request that was never sent
         await asyncio.wait({call})
         if not call.cancelled():

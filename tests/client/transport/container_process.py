@@ -45,7 +45,7 @@ async def behave(connection: ServerConnection) -> None:
                     await connection.send(number.to_bytes(4) + bytes(size - 4))
             case "/deaf":  # takes nothing from its socket, ever
                 connection.transport.pause_reading()
-                await asyncio.sleep(300)
+                await asyncio.sleep(float(query.get("seconds", 300)))
             case "/text-or-bytes":
                 await connection.send("Grüße")
                 await connection.send(b"\x00\xff")

@@ -107,6 +107,10 @@ def misbehave(wire: H2Connection, stream: int, path: str) -> None:
         wire.reset_stream(stream, ErrorCodes.REFUSED_STREAM)
     elif path == "goaway-before-headers":
         wire.close_connection(ErrorCodes.NO_ERROR, last_stream_id=0)
+    elif path == "leaving":  # a graceful GOAWAY: this stream goes on, later ones do not
+        wire.send_headers(stream, [(":status", "200")])
+        wire.send_data(stream, part(b"leaving", DataType="UTF8"))
+        wire.close_connection(ErrorCodes.NO_ERROR, last_stream_id=stream)
     elif path in EVENTS:
         wire.send_headers(stream, [(":status", "200"), ("x-amzn-requestid", "r-2")])
         wire.send_data(stream, EVENTS[path], end_stream=True)

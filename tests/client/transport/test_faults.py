@@ -251,13 +251,16 @@ async def test_closing_does_not_wait_for_a_frozen_platform(own_platform: Any) ->
 
 
 async def test_an_abandoned_stream_does_not_disturb_the_others(own_platform: Any) -> None:
-    """One stream whose container never ends it is dropped; the other on the same connection lives on."""
+    """A stream whose container ends it too late is dropped; the other on its connection lives on, then and after."""
     async with own_platform.transport(close_seconds=0.3) as transport:
-        deaf, echo = await transport.open_stream("deaf"), await transport.open_stream("echo")
-        await deaf.close()
-        for number in range(20):
+        deaf = await transport.open_stream("deaf", query_string="seconds=1")
+        echo = await transport.open_stream("echo")
+        async with within(0.6):
+            await deaf.close()
+        for number in range(30):
             await echo.send_text(str(number))
             assert await anext(echo) == str(number)
+            await asyncio.sleep(0.05)
         async with await transport.open_stream("echo") as later:
             await later.send_text("on a new connection")
             assert await anext(later) == "on a new connection"

@@ -114,3 +114,11 @@ async def test_an_answer_that_never_comes_is_given_up(transport: VoiceTransport)
     async with asyncio.timeout(5):
         with pytest.raises(VoiceError, match=r"no answer within 2\.5 s"):
             await transport.open_stream("silence")
+
+
+async def test_a_server_that_is_leaving_is_left_without_a_word(transport: VoiceTransport) -> None:
+    """A shared connection that got GOAWAY: the next open goes to a new one, and its caller sees nothing of it."""
+    stream = await transport.open_stream("leaving")
+    assert await anext(stream) == "leaving"
+    async with await transport.open_stream("partial") as another:
+        assert [message async for message in another] == ["one message", b"bytes"]
