@@ -73,12 +73,13 @@ def read_recorded_build(context: Path, dockerfile: Path, build_args: Mapping[str
         rest = rest.strip()
         match name.upper():
             case "FROM":
-                before = _Stage("", arguments)
-                stage = _Stage(before.expanded(_without_options(rest)[0]), dict(arguments))
+                base_image = _Stage("", arguments).expanded(_without_options(rest)[0])
+                stage = _Stage(base_image, dict(arguments))
             case "ARG":
                 name, _, default = rest.partition("=")
-                values = arguments if stage is None else stage.variables
-                values[name] = build_args.get(name, default.strip("\"'") or values.get(name, ""))
+                scope = stage or _Stage("", arguments)
+                default = scope.expanded(default.strip("\"'"))
+                scope.variables[name] = build_args.get(name, default or scope.variables.get(name, ""))
             case _ if stage is not None:
                 _apply(stage, name.upper(), rest, context)
     if stage is None:

@@ -150,6 +150,25 @@ def test_omni_routes_as_the_container_does(start: Start) -> None:
     assert refused.value.response.status_code in {403, 404}
 
 
+def test_no_spoken_word_is_in_the_log(start: Start) -> None:
+    container = ready(start(ContainerSpec("tts-1", OMNI_IMAGE, TTS)))
+    config = {"type": "session.config", "response_format": "pcm", "stream_audio": True}
+    for voice in ("Vivian", "Nobody"):
+        with connect(f"ws://127.0.0.1:{container.port}/v1/audio/speech/stream") as stream:
+            stream.send(json.dumps({**config, "voice": voice}))
+            for text in ("Confidential words", " of a patient."):
+                stream.send(json.dumps({"type": "input.text", "text": text}))
+            stream.send(json.dumps({"type": "input.done"}))
+            while isinstance(received := stream.recv(5), bytes) or json.loads(received)["type"] != "session.done":
+                pass
+            stream.send(b"Confidential bytes")
+    container.stop()
+    log = container.log_file.read_text(encoding="utf-8")
+    assert "stand_in_omni" in log
+    assert "onfidential" not in log
+    assert "patient" not in log
+
+
 @pytest.mark.parametrize(
     ("version", "bidirectional"), [("v1.4", False), ("v1.5", True), ("v1.10", True), ("v2.0", True)]
 )

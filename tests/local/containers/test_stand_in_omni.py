@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from voice_local.containers.serving import server_for
+from voice_local.containers.stand_in_omni.audio_formats import ResponseFormat, encode
 from voice_local.containers.stand_in_omni.limits import SpeechLimits
 from voice_local.containers.stand_in_omni.server import omni_app
 from voice_local.containers.stand_in_omni.session import SpeechService
@@ -113,6 +114,27 @@ async def test_whole_files_decode_to_the_length_of_the_speech(omni: Any, respons
         assert audio.codec_context.name in {codec, codec.removesuffix("float"), f"lib{codec}"}
         seconds = sum(frame.samples / frame.sample_rate for frame in container.decode(audio))
     assert seconds == pytest.approx(1.0, abs=0.12)
+
+
+@pytest.mark.parametrize("response_format", ["wav", "pcm", "mp3", "flac", "opus"])
+def test_no_sound_at_all_is_a_file_too(response_format: ResponseFormat) -> None:
+    assert (encode(b"", response_format) == b"") is (response_format == "pcm")
+
+
+async def test_nothing_is_read_while_speech_is_made(omni: Any) -> None:
+    async with connect(omni.url(PATH)) as stream:
+        await stream.send(json.dumps(STREAMED))
+        await stream.send(json.dumps({"type": "input.text", "text": "word " * 200}))
+        await stream.send(json.dumps({"type": "input.done"}))
+        await stream.send(json.dumps({"type": "session.close"}))
+        received = []
+        with pytest.raises(ConnectionClosed) as closed:
+            while True:
+                received.append(await receive(stream))
+    assert sum(isinstance(frame, bytes) for frame in received) == 200
+    assert received[-1]["type"] == "session.done"
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1000
 
 
 async def test_the_voices_are_listed(omni: Any) -> None:

@@ -45,8 +45,11 @@ def encode(pcm: bytes, response_format: ResponseFormat) -> bytes:
         stream = file.add_stream(container.codec, rate=TTS_SAMPLE_RATE, layout="mono")
         if not isinstance(stream, av.AudioStream):
             raise TypeError(f"{container.codec} is no audio codec")
-        frame = av.AudioFrame.from_ndarray(np.frombuffer(pcm, dtype="<i2")[np.newaxis], format="s16", layout="mono")
-        frame.sample_rate = TTS_SAMPLE_RATE
-        file.mux(stream.encode(frame))
+        # Text without a word, an emoji for one, gives no sound and still a file.
+        if pcm:
+            samples = np.frombuffer(pcm, dtype="<i2")[np.newaxis]
+            frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+            frame.sample_rate = TTS_SAMPLE_RATE
+            file.mux(stream.encode(frame))
         file.mux(stream.encode(None))
     return target.getvalue()

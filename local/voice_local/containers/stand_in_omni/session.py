@@ -198,7 +198,13 @@ class SpeechSession:
                 await self._send_audio(text, config, sent)
             except EngineError as problem:
                 failure = str(problem)
+            except WebSocketDisconnect:
+                raise
+            except Exception as problem:  # noqa: BLE001 - one failed utterance must not end the session
+                # The type only: the message could quote the text.
+                failure = type(problem).__name__
         if failure:
+            _log.warning("An utterance failed (%d bytes sent)", sent.bytes)
             await self._send_error(f"Generation failed: {failure}")
         await self._send({"type": "audio.done", **place, "total_bytes": sent.bytes, "error": bool(failure)})
 
