@@ -69,6 +69,7 @@ class Process:
     port: int
     output: Path
     is_container: bool = field(default=False, kw_only=True)
+    forgotten: int = field(default=0, kw_only=True)
 
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
@@ -78,7 +79,12 @@ class Process:
 
     def log(self, event: str = "") -> list[dict[str, Any]]:
         """The JSON lines it wrote, of one event or all."""
-        return [line for line in json_lines(self.output) if event in ("", line.get("event"))]
+        return [line for line in json_lines(self.output)[self.forgotten :] if event in ("", line.get("event"))]
+
+    def forget(self) -> None:
+        """Leave what was written so far out of the log, once no session is open any more."""
+        wait_until(lambda: len(self.log("session_opened")) == len(self.log("session_closed")), "sessions are closed")
+        self.forgotten = len(json_lines(self.output))
 
 
 @dataclass
@@ -86,7 +92,11 @@ class Vllm(Process):
     notes_file: Path
 
     def notes(self, event: str = "") -> list[dict[str, Any]]:
-        return [line for line in json_lines(self.notes_file) if event in ("", line["event"])]
+        return [line for line in json_lines(self.notes_file)[self.forgotten :] if event in ("", line["event"])]
+
+    def forget(self) -> None:
+        wait_until(lambda: len(self.notes("opened")) == len(self.notes("closed")), "conversations are closed")
+        self.forgotten = len(json_lines(self.notes_file))
 
 
 def ping(port: int) -> int:

@@ -14,7 +14,9 @@ from tests.bridge.staging import (
     COMMIT,
     FINAL,
     UPDATE,
+    Process,
     Stage,
+    Vllm,
     client,
     eventually,
     hear,
@@ -25,8 +27,8 @@ from tests.bridge.staging import (
 
 
 @pytest.mark.parametrize("path", ["/invocations-bidirectional-stream", "/v1/realtime"])
-async def test_utterances_on_both_paths(stage: Stage, path: str) -> None:
-    vllm, bridge = stage.vllm(), stage.bridge()
+async def test_utterances_on_both_paths(running: tuple[Vllm, Process], path: str) -> None:
+    vllm, bridge = running
     async with client(bridge, path) as ear:
         assert (await hear(ear))["type"] == "session.created"
         for _ in range(2):
@@ -42,9 +44,8 @@ async def test_utterances_on_both_paths(stage: Stage, path: str) -> None:
     ]
 
 
-async def test_text_passes_byte_for_byte_and_binary_as_text(stage: Stage) -> None:
-    stage.vllm()
-    bridge = stage.bridge()
+async def test_text_passes_byte_for_byte_and_binary_as_text(running: tuple[Vllm, Process]) -> None:
+    _, bridge = running
     odd = '{"type" : "x",\n "t":"\\u00e9 é 漢 \\ud83d", "a":1.0e5}'
     async with client(bridge, "/v1/realtime?echo=1") as ear:
         await hear(ear)
@@ -56,8 +57,8 @@ async def test_text_passes_byte_for_byte_and_binary_as_text(stage: Stage) -> Non
         assert await ear.recv() == odd
 
 
-async def test_invalid_binary_frame_gets_an_error_event_and_the_session_goes_on(stage: Stage) -> None:
-    vllm, bridge = stage.vllm(), stage.bridge()
+async def test_invalid_binary_frame_gets_an_error_event_and_the_session_goes_on(running: tuple[Vllm, Process]) -> None:
+    vllm, bridge = running
     async with client(bridge) as ear:
         await hear(ear)
         await ear.send(b"\xff\x00\xfe")
@@ -69,9 +70,8 @@ async def test_invalid_binary_frame_gets_an_error_event_and_the_session_goes_on(
     assert not [note for note in vllm.notes() if note["event"] == "error"]
 
 
-async def test_large_messages_pass_both_ways(stage: Stage) -> None:
-    stage.vllm()
-    bridge = stage.bridge()
+async def test_large_messages_pass_both_ways(running: tuple[Vllm, Process]) -> None:
+    _, bridge = running
     async with client(bridge, "/v1/realtime?echo=1") as ear:
         await hear(ear)
         large = json.dumps({"type": "x", "data": "z" * 12_000_000})
@@ -102,9 +102,9 @@ async def test_too_large_a_message_is_refused_with_a_reason(stage: Stage) -> Non
     assert closed["reason"] == "client_protocol_error"
 
 
-async def test_half_close_with_output_still_to_come_loses_nothing(stage: Stage) -> None:
+async def test_half_close_with_output_still_to_come_loses_nothing(running: tuple[Vllm, Process]) -> None:
     """vLLM has 3 s of output to send when the client closes its side with the audio not even ended."""
-    vllm, bridge = stage.vllm(), stage.bridge()
+    vllm, bridge = running
     async with client(bridge, "/v1/realtime?tail=3&big=2000000") as ear:
         await say(ear, UPDATE, COMMIT, APPEND)
         await hear_until(ear, "transcription.delta")
@@ -119,10 +119,9 @@ async def test_half_close_with_output_still_to_come_loses_nothing(stage: Stage) 
 
 
 @pytest.mark.parametrize("half_close_tcp", [False, True])
-async def test_half_close_answers_pings_meanwhile(stage: Stage, half_close_tcp: bool) -> None:
+async def test_half_close_answers_pings_meanwhile(running: tuple[Vllm, Process], half_close_tcp: bool) -> None:
     """SageMaker pings the container and gives it up when it stays silent; a proxy may close its half of TCP too."""
-    stage.vllm()
-    bridge = stage.bridge()
+    _, bridge = running
     reader, writer = await asyncio.open_connection("127.0.0.1", bridge.port)
     writer.write(
         b"GET /v1/realtime?tail=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -145,9 +144,9 @@ async def test_half_close_answers_pings_meanwhile(stage: Stage, half_close_tcp: 
 
 
 @pytest.mark.parametrize("way", ["reset", "eof"])
-async def test_vanished_client_leaves_no_request_running(stage: Stage, way: str) -> None:
+async def test_vanished_client_leaves_no_request_running(running: tuple[Vllm, Process], way: str) -> None:
     """vLLM up to 0.30 never aborts the request of a vanished client, and an abrupt close once crashed it."""
-    vllm, bridge = stage.vllm(), stage.bridge()
+    vllm, bridge = running
     ear = await client(bridge, "/v1/realtime?tail=0.5")
     await say(ear, UPDATE, COMMIT, APPEND)
     await hear_until(ear, "transcription.delta")
@@ -164,9 +163,9 @@ async def test_vanished_client_leaves_no_request_running(stage: Stage, way: str)
     await ear.close()
 
 
-async def test_client_gone_between_utterances_sends_no_final_commit(stage: Stage) -> None:
+async def test_client_gone_between_utterances_sends_no_final_commit(running: tuple[Vllm, Process]) -> None:
     """It would end the next utterance at once (a trap of vLLM)."""
-    vllm, bridge = stage.vllm(), stage.bridge()
+    vllm, bridge = running
     async with client(bridge) as ear:
         await say(ear, UPDATE)
         await hear(ear)
@@ -191,7 +190,7 @@ async def test_slow_reader_slows_the_engine_and_gets_everything(stage: Stage) ->
 async def test_slow_engine_slows_the_client(stage: Stage) -> None:
     """And one that reads nothing at all is given up, with the client told."""
     stage.vllm()
-    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="1.5")
+    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="1.5", BRIDGE_CLOSE_TIMEOUT="0.5")
     async with client(bridge, "/v1/realtime?deaf=1") as ear:
         await hear(ear)
         before, sent = memory_kb(bridge.popen.pid), 0
@@ -213,9 +212,8 @@ async def test_slow_engine_slows_the_client(stage: Stage) -> None:
     assert ear.close_code == 1011
 
 
-async def test_handshake_is_answered_while_vllm_is_slow(stage: Stage) -> None:
-    stage.vllm()
-    bridge = stage.bridge()
+async def test_handshake_is_answered_while_vllm_is_slow(running: tuple[Vllm, Process]) -> None:
+    _, bridge = running
     async with client(bridge) as warm:
         await hear(warm)
     started = monotonic()
