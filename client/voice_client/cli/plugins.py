@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from voice_client.cli.failure import debugging, say
 
@@ -15,7 +15,10 @@ class PluginGroup(TyperGroup):
     """A group of commands that grows by what is installed.
 
     A package whose import fails, most often because an extra is not installed, takes only its own command with it.
+    The list of commands in `voice --help` loads none: one of them may take seconds to import.
     """
+
+    _listing = False
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """Return the client's own commands, then the others by name."""
@@ -23,15 +26,29 @@ class PluginGroup(TyperGroup):
         return own + sorted(_plugins().keys() - set(own))
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        """Return a command; one of another package is loaded now."""
+        """Return a command; one of another package is loaded now, unless it is only to be listed."""
         if (own := super().get_command(ctx, cmd_name)) is not None:
             return own
         plugin = _plugins().get(cmd_name)
-        return None if plugin is None else _load(plugin)
+        if plugin is None:
+            return None
+        return _listed(plugin) if self._listing else _load(plugin)
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the help text."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
 
 
 def _plugins() -> dict[str, EntryPoint]:
     return {plugin.name: plugin for plugin in entry_points(group=GROUP)}
+
+
+def _listed(plugin: EntryPoint) -> Any:
+    return TyperCommand(plugin.name, help=f"See `voice {plugin.name} --help`.")
 
 
 def _load(plugin: EntryPoint) -> Any:

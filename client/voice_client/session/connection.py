@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from voice_client.errors import ConnectionLostError, VoiceError
+from voice_client.session.ending import end_tasks
 
 QUEUED_EVENTS = 64
 """Events read ahead of the session. Then the reader waits, and backpressure reaches the server."""
@@ -104,8 +105,7 @@ class Connection[E]:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._stream.close()
         finally:
-            self._reader.cancel()
-            await asyncio.wait({self._reader})
+            await end_tasks(self._reader)
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ from voice_client.audio.source import AudioSource
 from voice_client.errors import BadInputError, DeadlineError, ModelError, ProtocolError, VoiceError
 from voice_client.protocol import realtime
 from voice_client.session.connection import Connection, StreamOpener
+from voice_client.session.ending import end_tasks
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
 from voice_client.session.events import Final, Notice, Partial, SessionStarted, TranscriptEvent
 from voice_client.session.metrics import HearingClock
@@ -123,8 +124,7 @@ class Transcriber:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._hearing is not None:
-            self._hearing.cancel()
-            await asyncio.wait({self._hearing})
+            await end_tasks(self._hearing)
         await self._drop()
 
     async def transcribe(self, source: AudioSource) -> AsyncIterator[TranscriptEvent]:
@@ -150,8 +150,7 @@ class Transcriber:
                 yield event
             await task
         finally:
-            task.cancel()
-            await asyncio.wait({task})
+            await end_tasks(task)
             if self._hearing is task:
                 self._hearing = None
 
@@ -175,8 +174,7 @@ class Transcriber:
                 await recording.wait_for_first()
                 await self._hear_with_retries(utterance)
             finally:
-                filling.cancel()
-                await asyncio.wait({filling})
+                await end_tasks(filling)
 
     async def _hear_with_retries(self, utterance: "_Utterance") -> None:
         while True:
@@ -287,17 +285,14 @@ class _Utterance:
             await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not receiving.done():
                 failed = sending.exception()
-                # A broken stream fails on both sides, but only the receiving side can tell what the model said.
-                cause = None if failed is None or isinstance(failed, BadInputError) else settings.cause
                 if failed is None:
                     await asyncio.wait({receiving})
-                elif cause is not None:
-                    await asyncio.wait({receiving}, timeout=cause)
+                elif not isinstance(failed, BadInputError):
+                    # A broken stream fails on both sides, but only the receiving side can tell what the model said.
+                    await asyncio.wait({receiving}, timeout=settings.cause)
             (receiving if receiving.done() else sending).result()
         finally:
-            for task in (sending, receiving):
-                task.cancel()
-            await asyncio.wait({sending, receiving})
+            await end_tasks(sending, receiving)
 
     async def _send(self, session: _Session, deadline: "_DoneDeadline") -> None:
         await session.connection.send(realtime.start())

@@ -112,7 +112,8 @@ class TestCommandsOfOtherPackages:
             "import typer\napp = typer.Typer(help='Greets.')\n"
             "@app.command()\ndef up(): print('hello')\n@app.command()\ndef down(): raise typer.Exit(7)\n",
         )
-        assert "Greets." in voice("--help", PYTHONPATH=site).stdout
+        assert "voice hello --help" in voice("--help", PYTHONPATH=site).stdout
+        assert "Greets." in voice("hello", "--help", PYTHONPATH=site).stdout
         assert voice("hello", "up", PYTHONPATH=site).stdout == "hello\n"
         assert voice("hello", "down", PYTHONPATH=site).returncode == 7
 

@@ -1,6 +1,7 @@
 """The stand-in servers as processes, sockets that break on demand, and streams straight to them."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -278,8 +279,12 @@ def sound() -> type[Sound]:
 
 @pytest.fixture(autouse=True)
 async def nothing_left_behind() -> AsyncIterator[None]:
-    """Every test ends without a task of the sessions."""
+    """Every test ends without a task of the sessions, and without an error that nobody took."""
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
     yield
     await asyncio.sleep(0)
+    gc.collect()
+    assert [text for text in complaints if "voice-" in text] == []
     left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("voice-")]
     assert left == []
