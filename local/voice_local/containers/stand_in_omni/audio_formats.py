@@ -45,7 +45,7 @@ def encode(pcm: bytes, response_format: ResponseFormat) -> bytes:
         stream = file.add_stream(container.codec, rate=TTS_SAMPLE_RATE, layout="mono")
         if not isinstance(stream, av.AudioStream):
             raise TypeError(f"{container.codec} is no audio codec")
-        # Text without a word, an emoji for one, gives no sound and still a file.
+        # Text without a word, an emoji for one, gives no sound; that is an empty file and no failure.
         if pcm:
             samples = np.frombuffer(pcm, dtype="<i2")[np.newaxis]
             frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
