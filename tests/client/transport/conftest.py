@@ -149,9 +149,11 @@ async def nothing_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     tasks = asyncio.all_tasks()
     descriptors = _descriptors()
     threads = _threads()
+    gc.freeze()  # what was there before need not be searched each time
     yield
     assert not _new_tasks(tasks)
     gc.collect()  # what nobody retrieved speaks up
+    gc.unfreeze()
     assert not unheard
     if "half_open_socket_stays" in request.fixturenames:
         return
