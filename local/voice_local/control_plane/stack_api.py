@@ -4,7 +4,7 @@ What moto 5.2 does not do, and what is done here:
 
 - operations end inside the call: handed to `StackOperations`
 - a second change set breaks, outputs are missing after one: executed as an ordinary create or update
-- outputs are worked out while resources are missing: shown when the operation has ended
+- outputs are worked out at every request, also while resources are missing: as they were when an operation ended
 - no UpdateTerminationProtection, and a protected stack is deleted all the same
 - times are cut to the second, and readers that sort events by time mix them up: milliseconds, as in AWS
 - templates in a bucket are not found under the loopback address: read by path
@@ -162,12 +162,28 @@ def _resource_map(stack: Any) -> StackResources:
     return resources
 
 
-def _no_outputs_yet(stack: Any) -> Any:
-    return parsing.OutputMap(stack.resource_map, {}, stack.stack_id)
+class _Outputs:
+    """A stack's outputs as they were when its last operation ended.
+
+    moto works them out at every request, which fails while a resource they name is being deleted or replaced.
+    """
+
+    def __init__(self, resources: StackResources, template: dict[str, Any], stack_id: str) -> None:
+        live = parsing.OutputMap(resources, template, stack_id)
+        self._outputs = [output for output in live.values() if output is not None]
+        self.exports = live.exports
+
+    def values(self) -> list[Any]:
+        """Return moto's Output objects."""
+        return self._outputs
+
+
+def _no_outputs_yet(stack: Any) -> _Outputs:
+    return _Outputs(stack.resource_map, {}, stack.stack_id)
 
 
 def _show_outputs(backend: Any, stack: Any) -> None:
-    stack.output_map = parsing.OutputMap(stack.resource_map, stack.template_dict, stack.stack_id)
+    stack.output_map = _Outputs(stack.resource_map, stack.template_dict, stack.stack_id)
     for name in [name for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id]:
         del backend.exports[name]
     for export in stack.exports:

@@ -67,6 +67,11 @@ def test_delete_stops_the_container_and_leaves_nothing(plane, client, host, wait
     assert wait(cloudformation, "VoiceStt") == "CREATE_COMPLETE"
     stack_id = cloudformation.describe_stacks(StackName="VoiceStt")["Stacks"][0]["StackId"]
     cloudformation.delete_stack(StackName="VoiceStt")
+    # While its resources go, a stack is still described with its outputs.
+    by_id: dict[str, Any] = {"StackStatus": ""}
+    while by_id["StackStatus"] != "DELETE_COMPLETE":
+        by_id = cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]
+        assert {output["OutputKey"] for output in by_id["Outputs"]} == {"EndpointName", "EndpointArn"}
     assert wait(cloudformation, "VoiceStt") == "GONE"
     assert host.running() == []
     assert plane.find(NAME) is None
