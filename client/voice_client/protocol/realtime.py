@@ -17,6 +17,17 @@ SAMPLE_RATE_HZ = 16_000
 
 BYTES_PER_SECOND = 2 * SAMPLE_RATE_HZ
 
+_PASSING_CODES = {
+    "processing_error",
+    "session_limit",
+    "shutting_down",
+    "idle_timeout",
+    "client_stalled",
+    "internal_error",
+}
+"""Codes of errors that are over with a new session: vLLM's fault inside the engine, and those of the bridge in front of
+it (no free session, the container stops, nothing was sent for long, a stall, a fault of its own)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionCreated:
@@ -56,7 +67,12 @@ class ErrorEvent:
     message: str
     code: str | None
     """invalid_json, processing_error, invalid_audio, model_not_validated, unknown_event; from 0.26 invalid_event,
-    model_not_found."""
+    model_not_found. The bridge in front of vLLM adds its own, such as session_limit and upstream_lost."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same audio may be heard in a new session."""
+        return self.code is not None and (self.code in _PASSING_CODES or self.code.startswith("upstream_"))
 
 
 type ServerEvent = SessionCreated | TranscriptionDelta | TranscriptionDone | ErrorEvent | Unknown

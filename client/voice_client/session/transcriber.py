@@ -383,10 +383,9 @@ class _DoneDeadline:
 
 
 def _model_error(event: realtime.ErrorEvent) -> ModelError:
-    # Only a fault inside the engine can pass; the other codes say that the request itself is wrong.
     return ModelError(
         f"the model answered with an error: {event.message}",
         error_code=event.code,
-        retryable=event.code == "processing_error",
+        retryable=event.passing,
         advice="Look into the endpoint's log group",
     )

@@ -34,6 +34,23 @@ def test_every_event_is_read(message: str, event: realtime.ServerEvent) -> None:
     assert realtime.parse(message) == event
 
 
+@pytest.mark.parametrize(
+    ("code", "passing"),
+    [
+        ("processing_error", True),
+        ("session_limit", True),
+        ("shutting_down", True),
+        ("upstream_lost", True),
+        ("model_not_found", False),
+        ("invalid_audio", False),
+        ("session_length_limit", False),
+        (None, False),
+    ],
+)
+def test_which_errors_a_new_session_can_cure(code: str | None, passing: bool) -> None:
+    assert realtime.ErrorEvent("m", code).passing is passing
+
+
 def test_an_event_of_a_later_release_is_kept() -> None:
     event = realtime.parse('{"type": "transcription.words", "words": []}')
     assert isinstance(event, Unknown)
