@@ -24,6 +24,7 @@ _PASSING_CODES = {
     "idle_timeout",
     "client_stalled",
     "internal_error",
+    "drain_timeout",
 }
 """Codes of errors that are over with a new session: vLLM's fault inside the engine, and those of the bridge in front of
 it (no free session, the container stops, nothing was sent for long, a stall, a fault of its own)."""
@@ -67,7 +68,7 @@ class ErrorEvent:
     message: str
     code: str | None
     """invalid_json, processing_error, invalid_audio, model_not_validated, unknown_event; from 0.26 invalid_event,
-    model_not_found. The bridge in front of vLLM adds its own, such as session_limit and upstream_lost."""
+    model_not_found. The bridge in front of vLLM adds its own, such as session_limit and upstream_died."""
 
     @property
     def passing(self) -> bool:

@@ -40,7 +40,7 @@ def test_every_event_is_read(message: str, event: realtime.ServerEvent) -> None:
         ("processing_error", True),
         ("session_limit", True),
         ("shutting_down", True),
-        ("upstream_lost", True),
+        ("upstream_died", True),
         ("model_not_found", False),
         ("invalid_audio", False),
         ("session_length_limit", False),
