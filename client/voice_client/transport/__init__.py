@@ -6,7 +6,8 @@ Importing this package loads the AWS SDK and the CRT; `voice_client` itself does
 from voice_client.transport.identity import BotocoreIdentity, Identity, IdentityProvider, StaticIdentity
 from voice_client.transport.inbox import Message
 from voice_client.transport.settings import StreamTarget, TransportSettings
-from voice_client.transport.stream import BidiStream, VoiceTransport
+from voice_client.transport.stream import BidiStream
+from voice_client.transport.voice_transport import VoiceTransport
 
 __all__ = [
     "BidiStream",

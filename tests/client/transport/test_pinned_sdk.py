@@ -1,5 +1,5 @@
 """What the transport relies on in pinned libraries. When one of these fails after an upgrade, read
-client/voice_client/transport/crt.py and stream.py before changing the numbers here."""
+client/voice_client/transport/sdk.py, exchange.py and connections.py before changing the numbers here."""
 
 import inspect
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from smithy_core.aio import client as sdk_client
 from smithy_core.aio.interfaces import AsyncWriter
 from smithy_core.interceptors import InterceptorChain
 
-from voice_client.transport.crt import RequestBody, StreamTransport
+from voice_client.transport.sdk import RequestBody, StreamTransport
 
 
 @pytest.mark.parametrize(
