@@ -1,29 +1,27 @@
 """Speech to text: a source of audio in, typed events out, across losses of the stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from voice_client.audio.pacing import Clock, MonotonicClock, Pacer
 from voice_client.audio.source import AudioSource
-from voice_client.errors import BadInputError, DeadlineError, ModelError, ProtocolError, VoiceError
+from voice_client.errors import BadInputError, ProtocolError, VoiceError
 from voice_client.protocol import realtime
-from voice_client.session.connection import Connection, StreamOpener
+from voice_client.session.connection import StreamOpener
 from voice_client.session.ending import end_tasks
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
-from voice_client.session.events import Final, Notice, Partial, SessionStarted, TranscriptEvent
-from voice_client.session.metrics import HearingClock
+from voice_client.session.events import Notice, SessionStarted, TranscriptEvent
 from voice_client.session.recording import Recording
 from voice_client.session.recovery import can_recover
 from voice_client.session.settings import Retry, TranscriberSettings
+from voice_client.session.utterance import Emit, RealtimeSession, Utterance
 
 DEFAULT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
 """The model of the walkthrough, asked for where no stage says which one is deployed."""
-
-type _Emit = Callable[[TranscriptEvent], None]
 
 
 class TranscriptionInterruptedError(VoiceError):
@@ -75,7 +73,7 @@ class Transcriber:
         self._retry = retry
         self._settings = settings
         self._clock = clock or MonotonicClock()
-        self._session: _Session | None = None
+        self._session: RealtimeSession | None = None
         self._announced = False
         self._utterances = 0
         self._hearing: asyncio.Task[None] | None = None
@@ -161,12 +159,12 @@ class Transcriber:
                 await asyncio.wait({self._hearing})
             await asyncio.sleep(0)
 
-    async def _hear(self, source: AudioSource, emit: _Emit) -> None:
+    async def _hear(self, source: AudioSource, emit: Emit) -> None:
         settings = self._settings
         recording = Recording(replayable=self._retry is not None, backlog_chunks=settings.backlog_chunks)
         pace = settings.paced and not source.live
         pacer = Pacer(self._clock, realtime.BYTES_PER_SECOND) if pace else None
-        utterance = _Utterance(self._utterances, recording, emit, self._clock)
+        utterance = Utterance(self._utterances, recording, emit, self._clock)
         self._utterances += 1
         async with source.open(rate=realtime.SAMPLE_RATE_HZ, chunk_bytes=settings.chunk_bytes) as reader:
             filling = asyncio.create_task(recording.fill(reader, pacer), name="voice-audio-source")
@@ -176,7 +174,7 @@ class Transcriber:
             finally:
                 await end_tasks(filling)
 
-    async def _hear_with_retries(self, utterance: "_Utterance") -> None:
+    async def _hear_with_retries(self, utterance: Utterance) -> None:
         while True:
             try:
                 await self._attempt(utterance)
@@ -193,7 +191,7 @@ class Transcriber:
             else:
                 return
 
-    async def _attempt(self, utterance: "_Utterance") -> None:
+    async def _attempt(self, utterance: Utterance) -> None:
         complete = False
         try:
             session = await self._ready()
@@ -206,15 +204,15 @@ class Transcriber:
             if not complete:  # what the server still holds of it would spoil the next utterance
                 await self._drop()
 
-    async def _ready(self) -> "_Session":
+    async def _ready(self) -> RealtimeSession:
         if self._session is not None and self._session.connection.ended:
             await self._drop()
         if self._session is None:
             self._session = await self._open()
         return self._session
 
-    async def _open(self) -> "_Session":
-        session = await _Session.open(self._opener, self._model, self._settings)
+    async def _open(self) -> RealtimeSession:
+        session = await RealtimeSession.open(self._opener, self._model, self._settings)
         self._announced = False
         return session
 
@@ -222,170 +220,3 @@ class Transcriber:
         session, self._session = self._session, None
         if session is not None:
             await session.connection.close()
-
-
-class _Session:
-    """A connection on which the model has been chosen."""
-
-    def __init__(self, connection: Connection[realtime.ServerEvent], session_id: str, connect_ms: float) -> None:
-        self.connection = connection
-        self.id = session_id
-        self.connect_ms = connect_ms
-
-    @classmethod
-    async def open(cls, opener: StreamOpener, model: str, settings: TranscriberSettings) -> Self:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        connection = await Connection.open(opener, realtime.parse)
-        try:
-            try:
-                async with asyncio.timeout(settings.session_created):
-                    created = await cls._created(connection)
-            except TimeoutError as error:
-                raise DeadlineError(
-                    f"the model sent no session.created within {settings.session_created:g} s of the connection"
-                ) from error
-            connect_ms = (loop.time() - started) * 1000
-            await connection.send(realtime.session_update(model))
-        except BaseException:
-            await connection.close()
-            raise
-        return cls(connection, created.id, connect_ms)
-
-    @staticmethod
-    async def _created(connection: Connection[realtime.ServerEvent]) -> realtime.SessionCreated:
-        while True:
-            match (await connection.receive()).event:
-                case realtime.SessionCreated() as created:
-                    return created
-                case realtime.ErrorEvent() as error:
-                    raise _model_error(error)
-                case _:
-                    continue
-
-
-class _Utterance:
-    """What is kept of one utterance over all attempts to have it heard."""
-
-    def __init__(self, number: int, recording: Recording, emit: _Emit, time: Clock) -> None:
-        self.number = number
-        self.recording = recording
-        self.emit = emit
-        self.clock = HearingClock()
-        self.shown = ""
-        """The text of the last `Partial`."""
-        self._time = time
-
-    async def hear(self, session: _Session, settings: TranscriberSettings) -> None:
-        """Send the recording and emit what is heard, to the `Final`."""
-        deadline = _DoneDeadline(settings)
-        sending = asyncio.create_task(self._send(session, deadline), name="voice-sender")
-        receiving = asyncio.create_task(self._receive(session, deadline), name="voice-receiver")
-        try:
-            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and not receiving.done():
-                failed = sending.exception()
-                if failed is None:
-                    await asyncio.wait({receiving})
-                elif not isinstance(failed, BadInputError):
-                    # A broken stream fails on both sides, but only the receiving side can tell what the model said.
-                    await asyncio.wait({receiving}, timeout=settings.cause)
-            (receiving if receiving.done() else sending).result()
-        finally:
-            await end_tasks(sending, receiving)
-
-    async def _send(self, session: _Session, deadline: "_DoneDeadline") -> None:
-        await session.connection.send(realtime.start())
-        async with aclosing(self.recording.chunks()) as chunks:
-            async for chunk in chunks:
-                self.clock.sent(chunk, self._time.now())
-                await session.connection.send(realtime.append(chunk))
-        if not self.recording.total_bytes:
-            raise BadInputError("the audio holds not a single sample")
-        deadline.start(self.recording.total_bytes / realtime.BYTES_PER_SECOND)
-        self.clock.final_commit(self._time.now())
-        await session.connection.send(realtime.finish())
-
-    async def _receive(self, session: _Session, deadline: "_DoneDeadline") -> None:
-        text = ""
-        async with deadline:
-            while True:
-                received = await session.connection.receive()
-                deadline.progress()
-                match received.event:
-                    case realtime.TranscriptionDelta(delta) if delta:
-                        text += delta
-                        self._partial(text, delta)
-                    case realtime.TranscriptionDone() as done:
-                        self._final(done, session, ended=deadline.started)
-                        return
-                    case realtime.ErrorEvent() as error:
-                        raise _model_error(error)
-                    case _:  # an empty delta, or an event of a later release
-                        continue
-
-    def _partial(self, text: str, delta: str) -> None:
-        now = self._time.now()
-        self.clock.words(now)
-        if len(text) <= len(self.shown):
-            return  # a replay hears again what was shown already
-        added = text[len(self.shown) :] if text.startswith(self.shown) else text
-        self.shown = text
-        self.emit(Partial(self.number, text, added if self.clock.retries else delta, self.clock.since_start(now)))
-
-    def _final(self, done: realtime.TranscriptionDone, session: _Session, *, ended: bool) -> None:
-        if not ended:
-            self.shown = done.text
-            # vLLM ends an utterance that reaches the model's length like any other (measured with 0.33).
-            seconds = self.recording.total_bytes / realtime.BYTES_PER_SECOND
-            raise ModelError(
-                f"the model ended the utterance {seconds:.0f} s into the audio, before its end",
-                advice="It reached the model's longest input: raise max_model_len, or send the audio in parts",
-            )
-        now = self._time.now()
-        metrics = self.clock.result(connect_ms=session.connect_ms, audio_bytes=self.recording.total_bytes, now=now)
-        self.emit(Final(self.number, done.text, done.usage, metrics, self.clock.since_start(now)))
-
-
-class _DoneDeadline:
-    """Ends the wait for `done`; runs only from the final commit on, since audio can take any time before."""
-
-    def __init__(self, settings: TranscriberSettings) -> None:
-        self._settings = settings
-        self._timeout = asyncio.timeout(None)
-        self._latest = 0.0
-        self.started = False
-        self._running = False
-
-    def start(self, audio_seconds: float) -> None:
-        self.started = True
-        self._latest = asyncio.get_running_loop().time() + audio_seconds + self._settings.done_slack
-        self.progress()
-
-    def progress(self) -> None:
-        if self.started and self._running:
-            quiet = asyncio.get_running_loop().time() + self._settings.done_silence
-            self._timeout.reschedule(min(quiet, self._latest))
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-        self._running = True
-        self.progress()  # the audio may have ended already
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._running = False
-        try:
-            await self._timeout.__aexit__(kind, error, traceback)
-        except TimeoutError as late:
-            raise DeadlineError("the model sent no transcription.done after the end of the audio") from late
-
-
-def _model_error(event: realtime.ErrorEvent) -> ModelError:
-    return ModelError(
-        f"the model answered with an error: {event.message}",
-        error_code=event.code,
-        retryable=event.passing,
-        advice="Look into the endpoint's log group",
-    )
