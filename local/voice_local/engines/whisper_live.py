@@ -40,6 +40,8 @@ class LiveSettings:
     cpu_threads: int = 2
     step: float = 0.4
     """New speech between two runs on an open segment; a run takes about 0.25 s on two cores."""
+    first_step: float = 0.3
+    """The same until a segment's first word is out: somebody waits for it."""
     first_run: float = 1.0
     """Shortest segment to run the model on, with its lead-in: shorter ones make Whisper guess."""
     lead_in: float = 0.5
@@ -240,8 +242,9 @@ class LiveTranscription:
         )
 
     def _due(self, segment: _Segment) -> bool:
+        step = self._settings.step if segment.given else self._settings.first_step
         return (
-            segment.since_run >= self._settings.step * STT_SAMPLE_RATE
+            segment.since_run >= step * STT_SAMPLE_RATE
             and segment.samples >= self._settings.first_run * STT_SAMPLE_RATE
             and segment.speech_since_run > 0
         )
