@@ -7,6 +7,7 @@ moto answers the calls. What moto 5.2 cannot do is filled by this package, each 
 - `sagemaker_api`, `variant_rules`: pools, inference AMIs, UpdateEndpoint, endpoint states
 - `endpoint_hosting`: endpoints that run containers and become InService when `/ping` says so
 - `s3_api`: bucket policies with conditions
+- `unknown_operations`: refused instead of a server error that SDKs repeat
 - `image_registry`: images pushed without Docker appear in ECR
 """
 

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from voice_local.control_plane.settings import ControlPlaneSettings
@@ -113,8 +114,10 @@ class EndpointHosting:
         deadline = time.monotonic() + self._settings.stop_seconds
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        for endpoint in endpoints:
-            self._stop_containers(endpoint)
+        if endpoints:
+            # Side by side: each may use its whole grace period.
+            with ThreadPoolExecutor(len(endpoints), thread_name_prefix="stop-endpoint") as pool:
+                list(pool.map(self._stop_containers, endpoints))
 
     def _run(self, verb: str, endpoint: _Endpoint, work: Callable[[], None]) -> None:
         def body() -> None:

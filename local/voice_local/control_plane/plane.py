@@ -18,7 +18,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server import werkzeug_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from voice_local.control_plane import s3_api
+from voice_local.control_plane import s3_api, unknown_operations
 from voice_local.control_plane.endpoint_hosting import EndpointHosting
 from voice_local.control_plane.errors import ControlPlaneStartError, PortTakenError
 from voice_local.control_plane.image_registry import ImageRegistry
@@ -164,6 +164,7 @@ class ControlPlane:
         )
         self._sagemaker.install(self._patches, self._hosting)
         s3_api.install(self._patches)
+        unknown_operations.install(self._patches)
         StackApi(self._operations, self._state_lock).install(self._patches)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="control-plane", daemon=True

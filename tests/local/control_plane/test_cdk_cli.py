@@ -10,7 +10,15 @@ from typing import Any
 import psutil
 import pytest
 
-from voice_local.cdk_cli import CdkCli, CdkCommandError, CdkNotInstalledError, CdkStep, CdkTimeoutError, parse_event
+from voice_local.cdk_cli import (
+    CdkCancelledError,
+    CdkCli,
+    CdkCommandError,
+    CdkNotInstalledError,
+    CdkStep,
+    CdkTimeoutError,
+    parse_event,
+)
 from voice_local.docker_shim import write_wrapper
 from voice_local.isolation import isolated_environment
 from voice_local.leftovers import Inventory
@@ -115,6 +123,20 @@ def test_an_interrupt_ends_the_cli_and_its_children(tmp_path: Path) -> None:
     assert children() == []
 
 
+def test_another_thread_can_cancel_and_nothing_starts_after(tmp_path: Path) -> None:
+    project = fake_project(tmp_path, f"echo '{FAILED}'\n{SLEEPER}")
+    cli = CdkCli(project, os.environ, tmp_path / "log")
+
+    def cancel(_step: CdkStep) -> None:
+        threading.Thread(target=cli.cancel).start()
+
+    with pytest.raises(CdkCancelledError):
+        cli.deploy(on_step=cancel)
+    with pytest.raises(CdkCancelledError):
+        cli.destroy()
+    assert children() == []
+
+
 def write_app(directory: Path, template: Any, context: Path) -> Path:
     """Write a synthesized app: one stack with an image asset, as `cdk synth` lays it out."""
     directory.mkdir()
@@ -186,6 +208,7 @@ IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/cdk-hnb659fds-container-as
 
 
 @pytest.mark.e2e
+@pytest.mark.timeout(300)
 def test_the_real_cli_bootstraps_deploys_fails_with_a_reason_and_destroys(
     plane, host, identity, images_dir, tmp_path, *, template
 ) -> None:

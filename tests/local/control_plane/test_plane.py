@@ -58,6 +58,22 @@ def test_a_client_that_stalls_holds_up_nobody(plane, client) -> None:
         assert client("s3").list_buckets()["Buckets"] == []
 
 
+@pytest.mark.parametrize(
+    ("service", "operation", "arguments"),
+    [
+        ("cloudtrail", "lookup_events", {}),  # JSON
+        ("cloudformation", "detect_stack_drift", {"StackName": "x"}),  # query
+        ("sagemaker", "list_apps", {}),  # JSON
+    ],
+)
+def test_an_operation_nobody_wrote_is_refused_and_not_repeated(client, service, operation, arguments) -> None:
+    asked = client(service)
+    with pytest.raises(asked.exceptions.ClientError, match="does not know this") as refused:
+        getattr(asked, operation)(**arguments)
+    assert 400 <= refused.value.response["ResponseMetadata"]["HTTPStatusCode"] < 500
+    assert refused.value.response["ResponseMetadata"]["RetryAttempts"] == 0
+
+
 def sagemaker_with_model(client: Any, mode: str = "healthy", name: str = "model") -> Any:
     sagemaker = client("sagemaker")
     sagemaker.create_model(
