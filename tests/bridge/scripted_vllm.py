@@ -19,6 +19,7 @@ import base64
 import json
 import os
 import signal
+import subprocess
 import sys
 from http import HTTPStatus
 from pathlib import Path
@@ -118,4 +119,8 @@ async def main(port: int) -> None:
 if __name__ == "__main__":
     if exit_code := os.environ.get("SCRIPTED_VLLM_EXIT"):
         sys.exit(int(exit_code))
+    if os.environ.get("SCRIPTED_VLLM_CHILD"):
+        # vLLM's engine runs in a process of its own; this one does not listen to SIGTERM.
+        stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        note(event="child", pid=subprocess.Popen([sys.executable, "-c", stubborn]).pid)
     asyncio.run(main(int(sys.argv[sys.argv.index("--port") + 1])))

@@ -34,8 +34,15 @@ def child_pids(container: Vllm) -> dict[str, int]:
     return {line["part"]: line["pid"] for line in container.log("part_started")}
 
 
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def assert_nothing_left(pids: dict[str, int]) -> None:
-    wait_until(lambda: not any(map(psutil.pid_exists, pids.values())), "no child is left")
+    wait_until(lambda: not any(map(runs, pids.values())), "no child is left")
 
 
 async def test_container_serves_and_stops_in_order(stage: Stage) -> None:
@@ -69,11 +76,13 @@ async def test_container_serves_and_stops_in_order(stage: Stage) -> None:
 
 @pytest.mark.parametrize("part", ["vllm", "bridge"])
 def test_end_of_either_part_ends_the_container_with_its_code(stage: Stage, part: str) -> None:
-    container = stage.entrypoint("serve")
+    container = stage.entrypoint("serve", SCRIPTED_VLLM_CHILD="1")
     pids = child_pids(container)
+    engine = container.notes("child")[0]["pid"]
+    assert runs(engine)
     os.kill(pids[part], signal.SIGKILL)
     assert container.wait() == 128 + signal.SIGKILL
-    assert_nothing_left(pids)
+    assert_nothing_left(pids | {"engine": engine})
     [failed] = container.log("container_failed")
     assert (failed["part"], failed["exit_code"]) == (part, 137)
     assert not listens(container.port)
