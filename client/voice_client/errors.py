@@ -2,8 +2,7 @@
 
 An error says what happened (`message`), to which endpoint (`endpoint`), under which request (`request_id`, what AWS
 support asks for), whether trying again can help (`retryable`) and what to do next (`advice`). `str(error)` joins them.
-No error quotes audio or speech; what the service or the container
-said about a failure is passed on.
+No error quotes audio or speech; what the service or the container said about a failure is passed on.
 """
 
 from typing import ClassVar

@@ -61,7 +61,7 @@ class Platform:
         return int(self.url.rsplit(":", 1)[1])
 
     def target(self, endpoint_name: str = "ear", **changes: Any) -> StreamTarget:
-        values = {"endpoint_url": self.url, "ca_bundle": self.ca_bundle} | changes
+        values: dict[str, Any] = {"endpoint_url": self.url, "ca_bundle": self.ca_bundle} | changes
         return StreamTarget(endpoint_name, self.region, **values)
 
     def transport(self, endpoint_name: str = "ear", **settings: Any) -> VoiceTransport:

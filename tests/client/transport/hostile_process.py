@@ -75,6 +75,7 @@ EVENTS = {
     "half-a-message": part(b"x", CompletionState="PARTIAL"),
     "too-long": part(b"x" * 3000),
 }
+EVENTS["words-then-error"] = part(b"some", DataType="UTF8") + part(b"words", DataType="UTF8") + EVENTS["model-error"]
 
 
 async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

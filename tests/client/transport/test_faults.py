@@ -5,6 +5,7 @@ Each is made by real means: a killed or frozen process, a cut or silent connecti
 
 import asyncio
 import signal
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from voice_client.errors import (
     ProtocolError,
     RefusedError,
 )
-from voice_client.transport import Identity, StaticIdentity, TransportSettings, VoiceTransport
+from voice_client.transport import Identity, StaticIdentity, StreamTarget, TransportSettings, VoiceTransport
 
 AT_ONCE = 1.0
 """Seconds within which a fault that the network reports must be told."""
@@ -164,12 +165,19 @@ async def test_a_frozen_platform_is_not_waited_for(own_platform: Any) -> None:
 
 async def test_a_refused_port() -> None:
     identity = StaticIdentity(Identity("AKIAEXAMPLE", "secret"))
-    from voice_client.transport import StreamTarget
 
     target = StreamTarget("ear", "us-east-1", "https://127.0.0.1:1")
     async with VoiceTransport(target, identity=identity) as transport, within(2):
         with pytest.raises(ConnectError, match="refused"):
             await transport.open_stream("echo")
+
+
+async def test_many_opens_share_one_failure() -> None:
+    target = StreamTarget("ear", "us-east-1", "https://127.0.0.1:1")
+    transport = VoiceTransport(target, identity=StaticIdentity(Identity("AKIAEXAMPLE", "secret")))
+    async with transport, within(3):
+        outcomes = await asyncio.gather(*(transport.open_stream("echo") for _ in range(20)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ConnectError] * 20
 
 
 @pytest.mark.usefixtures("half_open_socket_stays")
@@ -190,9 +198,6 @@ async def test_the_systems_authorities_do_not_trust_a_local_platform(platform: A
 
 
 async def test_a_server_without_http2(tmp_path: Path) -> None:
-    import ssl
-
-    from voice_client.transport import StreamTarget
 
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -100,6 +100,14 @@ async def test_a_stream_that_is_cut_is_not_taken_for_finished(transport: VoiceTr
         await stream.close()
 
 
+async def test_what_came_before_the_error_is_given_before_the_error(transport: VoiceTransport) -> None:
+    stream = await transport.open_stream("words-then-error")
+    await asyncio.sleep(0.2)  # the error has been read by now
+    assert [await anext(stream), await anext(stream)] == ["some", "words"]
+    with pytest.raises(ModelError, match="out of memory"):
+        await anext(stream)
+
+
 async def test_partial_parts_are_one_message(transport: VoiceTransport) -> None:
     async with await transport.open_stream("partial") as stream:
         assert [message async for message in stream] == ["one message", b"bytes"]

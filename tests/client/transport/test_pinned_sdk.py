@@ -12,8 +12,10 @@ from smithy_aws_event_stream.exceptions import UnmodeledEventError
 from smithy_core.aio import client as sdk_client
 from smithy_core.aio.interfaces import AsyncWriter
 from smithy_core.interceptors import InterceptorChain
+from smithy_http.aio.aiohttp import AIOHTTPClient
 
-from voice_client.transport.sdk import RequestBody, StreamTransport
+from voice_client.errors import ProtocolError
+from voice_client.transport.sdk import RequestBody, StreamTransport, create_client
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,20 @@ def test_versions_are_the_examined_ones(distribution: str, pinned: str) -> None:
     assert version(distribution) == pinned
 
 
-def test_the_sdks_default_transport_is_never_ours() -> None:
-    """It cannot stream both ways; the SDK asks a transport whether it can by this attribute."""
+def test_the_sdks_default_transport_cannot_stream_both_ways_and_ours_says_it_can() -> None:
     default = config.AsyncSageMakerRuntimeHTTP2Config._FIELDS["transport"].default_factory
-    assert default is not None
+    assert "AIOHTTPClient()" in inspect.getsource(default)
+    assert getattr(AIOHTTPClient, "SUPPORTS_DUPLEX_STREAMING", False) is not True
     assert StreamTransport.SUPPORTS_DUPLEX_STREAMING is True
     assert "SUPPORTS_DUPLEX_STREAMING" in inspect.getsource(sdk_client.RequestPipeline.duplex_stream)
+
+
+async def test_the_client_sends_through_ours() -> None:
+    client = await create_client("us-east-1", "https://127.0.0.1:1")
+    transport = (await client._ensure_setup()).transport
+    assert isinstance(transport, StreamTransport)
+    with pytest.raises(ProtocolError, match="outside of a stream"):
+        await transport.send(None)  # type: ignore[arg-type]
 
 
 def test_the_http2_classes_of_the_crt_take_what_they_are_given() -> None:
