@@ -6,8 +6,9 @@ import sys
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
-from websockets.asyncio.server import Request, Response, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 
 async def handshake(connection: ServerConnection, request: Request) -> Response | None:

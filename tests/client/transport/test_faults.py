@@ -203,10 +203,12 @@ async def test_a_server_without_http2(tmp_path: Path) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    handlers = []
+    handlers: list[asyncio.Task[Any]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handlers.append(asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.append(task)
         await reader.read()
         writer.close()
 

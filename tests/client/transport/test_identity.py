@@ -43,7 +43,7 @@ async def test_a_stream_with_credentials_from_a_process(platform: Any, profile: 
 
 async def test_a_key_that_rotates_between_streams(platform: Any) -> None:
     """A stream keeps the identity it was opened with; the next one takes the new."""
-    right = platform.identity.fixed
+    right: Identity = platform.identity.fixed
     given = [right, Identity(right.access_key_id, "rotated")]
 
     class Rotating:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import awscrt.http
 import pytest
-from aws_sdk_sagemaker_runtime_http2 import config, models
+from aws_sdk_sagemaker_runtime_http2 import config, models  # type: ignore[import-untyped]
 from smithy_aws_event_stream.aio import AWSEventPublisher
 from smithy_aws_event_stream.exceptions import UnmodeledEventError
 from smithy_core.aio import client as sdk_client
