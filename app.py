@@ -5,6 +5,7 @@ import sys
 
 from aws_cdk import App, Environment
 
+from stacks.foundation_stack import FoundationStack
 from stacks.settings import SettingsError, load_settings
 from stacks.stt_stack import SttStack
 from stacks.tts_stack import TtsStack
@@ -12,7 +13,7 @@ from voice_constructs.errors import VoiceConstructError
 
 
 def build(app: App) -> None:
-    """Add both stacks of the stage that the app's context names.
+    """Add the stacks of the stage that the app's context names.
 
     Raises:
         SettingsError: the settings of that stage cannot be used.
@@ -24,8 +25,14 @@ def build(app: App) -> None:
         account=settings.account or os.environ.get("CDK_DEFAULT_ACCOUNT"),
         region=settings.region or os.environ.get("CDK_DEFAULT_REGION"),
     )
-    SttStack(app, settings, env=env)
-    TtsStack(app, settings, env=env)
+    stt = SttStack(app, settings, env=env)
+    tts = TtsStack(app, settings, env=env)
+    if FoundationStack.is_needed(settings):
+        foundation = FoundationStack(app, settings, env=env)
+        # VPC endpoints first: containers reach AWS through them. No value passes between stacks, so that each can be
+        # changed without the others.
+        stt.add_stack_dependency(foundation)
+        tts.add_stack_dependency(foundation)
 
 
 def main() -> None:

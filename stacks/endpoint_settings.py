@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
 
+from stacks.operation_settings import ScalingSettings, UpdateSettings
+from stacks.settings_section import OptionalText, SettingsSection, none_if_empty, split_commas
 from voice_constructs.accelerators import accelerator_of
 from voice_constructs.errors import UnsupportedCudaError
 from voice_constructs.inference_ami import CudaVersion, InferenceAmi
@@ -29,26 +31,10 @@ from voice_constructs.published_images import (
 _S3_PREFIX = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^/].*/)")
 
 
-def _split_commas(value: object) -> object:
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-
-
-def none_if_empty(value: object) -> object:
-    """Read an empty value of the command line as "not given"."""
-    return None if value == "" else value
-
-
 HubModelId = Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200)]
-InstanceTypes = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+InstanceTypes = Annotated[tuple[str, ...], BeforeValidator(split_commas)]
 StartupSeconds = Annotated[int, Field(ge=60, le=3600)]
 ProvisionSeconds = Annotated[int, Field(ge=MIN_PROVISION_TIMEOUT_SECONDS, le=MAX_PROVISION_TIMEOUT_SECONDS)]
-OptionalText = Annotated[str | None, BeforeValidator(none_if_empty)]
-
-
-class SettingsSection(BaseModel):
-    """A part of the settings: no unknown keys, never changed after it was read, defaults checked like values."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +80,10 @@ class EndpointSettings(SettingsSection):
     server_arguments: dict[str, str] = Field(default_factory=dict)
     """Further options of `vllm serve`: `{"gpu_memory_utilization": 0.9}` becomes `--gpu-memory-utilization 0.9`. They
     join the section's defaults; null (on the command line: an empty value) takes a default away."""
+    scaling: ScalingSettings = Field(default_factory=ScalingSettings)
+    """By streams in progress. Default: off."""
+    update: UpdateSettings = Field(default_factory=UpdateSettings)
+    """Of a running endpoint."""
 
     @field_validator("weights")
     @classmethod
@@ -141,6 +131,22 @@ class EndpointSettings(SettingsSection):
         if problems:
             raise ValueError("; ".join(problems))
         return value
+
+    @field_validator("scaling")
+    @classmethod
+    def _check_scaling(cls, value: ScalingSettings, info: ValidationInfo) -> ScalingSettings:
+        count = info.data.get("instance_count", value.min_instances)
+        if value.enabled and not value.min_instances <= count <= value.max_instances:
+            raise ValueError(
+                f"instance_count ({count}) is not between min_instances ({value.min_instances}) and "
+                f"max_instances ({value.max_instances})"
+            )
+        return value
+
+    @property
+    def certain_instance_count(self) -> int:
+        """How many instances there are at the least."""
+        return self.scaling.min_instances if self.scaling.enabled else self.instance_count
 
     @property
     def weights_location(self) -> S3Location | None:

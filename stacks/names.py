@@ -14,3 +14,8 @@ def endpoint_name(stage: str, service: Service) -> str:
 def parameter_name(stage: str, service: Service, key: str) -> str:
     """Return the SSM parameter that publishes one fact of an endpoint: `/sagemaker-voice/dev/stt/endpoint-name`."""
     return f"/sagemaker-voice/{stage}/{service}/{key}"
+
+
+def foundation_stack_name(stage: str) -> str:
+    """Return the name of the stack with what a stage's endpoints share: `dev-voice-foundation`."""
+    return f"{stage}-voice-foundation"

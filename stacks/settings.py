@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from botocore.loaders import create_loader
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
-from stacks.endpoint_settings import OptionalText, SettingsSection, SttSettings, TtsSettings, none_if_empty
+from stacks.endpoint_settings import SttSettings, TtsSettings
 from stacks.names import Service, endpoint_name
+from stacks.operation_settings import MonitoringSettings, VpcSettings
+from stacks.settings_section import OptionalText, SettingsSection, none_if_empty
 
 DEFAULT_STAGE = "dev"
 
@@ -62,6 +64,9 @@ class SettingsError(Exception):
         super().__init__("\n".join([f"{count} in the settings:", *(f"  {problem}" for problem in problems)]))
 
 
+TagValue = Annotated[str | None, Field(pattern=r"^[\w .:/=+@-]+$", max_length=256), BeforeValidator(none_if_empty)]
+
+
 class StageSettings(SettingsSection):
     """All of one stage."""
 
@@ -71,14 +76,28 @@ class StageSettings(SettingsSection):
     """Default: the account of the credentials in use; without any, a template for every account."""
     region: OptionalText = None
     """Default: the region of the credentials in use; without any, a template for every region."""
+    paused: bool = False
+    """Keep everything but the endpoints (and what watches and scales them), so that nothing bills by the hour."""
+    owner: TagValue = None
+    """Tag `owner` of everything in the stacks."""
+    cost_center: TagValue = None
+    """Tag `cost-center` of everything in the stacks, for the bill."""
     log_retention_days: int = 30
     """Of the containers' logs."""
     retain_logs: bool = False
     """Keep the logs when the stack is destroyed. They must be deleted by hand before the stage is deployed again."""
+    encrypt_logs: bool = False
+    """With a key of each stack's own, 1 $ a month, which encrypts its alarms' topic too. Default: AWS's own key."""
     termination_protection: bool = False
     """Refuse to destroy the stacks until it is turned off."""
+    monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)
+    """Alarms, metrics, dashboard."""
     stt: SttSettings = Field(default_factory=SttSettings)
+    """The ear."""
     tts: TtsSettings = Field(default_factory=TtsSettings)
+    """The voice."""
+    vpc: VpcSettings = Field(default_factory=VpcSettings)
+    """Of both. After them, for its check looks at where their weights are."""
 
     @field_validator("region")
     @classmethod
@@ -94,6 +113,31 @@ class StageSettings(SettingsSection):
         if value not in LOG_RETENTION_DAYS:
             raise ValueError(f"{value} days; CloudWatch Logs takes {', '.join(map(str, LOG_RETENTION_DAYS))}")
         return value
+
+    @field_validator("vpc")
+    @classmethod
+    def _check_egress(cls, value: VpcSettings, info: ValidationInfo) -> VpcSettings:
+        if value.id is None or value.internet_egress:
+            return value
+        from_hub = [name for name in ("stt", "tts") if name in info.data and info.data[name].weights is None]
+        if from_hub:
+            keys = " and ".join(f"{name}.weights" for name in from_hub)
+            raise ValueError(
+                f"vpc.internet_egress is false, but without {keys} the container downloads from the hub; stage the "
+                "weights in S3, or give the subnets a way out"
+            )
+        return value
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Tags of everything in the stacks, for owners and bills."""
+        given = {
+            "project": "sagemaker-voice",
+            "stage": self.stage,
+            "owner": self.owner,
+            "cost-center": self.cost_center,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def endpoint_name(self, service: Service) -> str:
         """Return the name of the endpoint, and of its stack: `dev-voice-stt`."""

@@ -3,18 +3,25 @@
 from collections.abc import Mapping
 
 from aws_cdk import Aws, CfnOutput, DefaultStackSynthesizer, Environment, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.endpoint_settings import EndpointSettings
 from stacks.names import Service, parameter_name
 from stacks.settings import StageSettings
+from voice_constructs.alarm_topic import AlarmTopic
+from voice_constructs.deployment_guardrails import DeploymentGuardrails
 from voice_constructs.instance_pools import InstancePools
 from voice_constructs.model_weights import ModelWeights
 from voice_constructs.serving_image import ServingImage
+from voice_constructs.stream_scaling import StreamScaling
 from voice_constructs.voice_endpoint import StartupTimeouts, VoiceEndpoint
+from voice_constructs.voice_network import VoiceNetwork
 
 RETENTION = {
     1: logs.RetentionDays.ONE_DAY,
@@ -57,6 +64,8 @@ class VoiceStack(Stack):
             description=description,
             env=env,
             termination_protection=settings.termination_protection,
+            # Of the stack: CloudFormation puts them on everything in it that takes tags, at no line of template.
+            tags={**settings.tags, "service": service},
             # The CDK CLI checks the bootstrap version itself; the rule would only clutter the template.
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         )
@@ -64,11 +73,15 @@ class VoiceStack(Stack):
         self._service: Service = service
 
     def _add_endpoint(self, image: ServingImage, settings: EndpointSettings) -> VoiceEndpoint:
-        retain_logs = self._settings.retain_logs
-        return VoiceEndpoint(
+        """Create the endpoint, and what scales and watches it."""
+        stage = self._settings
+        # Kept, but not when the very first deploy fails: the next attempt would find the name taken.
+        kept = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if stage.retain_logs else RemovalPolicy.DESTROY
+        key = self._create_key(kept) if stage.encrypt_logs else None
+        endpoint = VoiceEndpoint(
             self,
             "Voice",
-            endpoint_name=self._settings.endpoint_name(self._service),
+            endpoint_name=stage.endpoint_name(self._service),
             image=image,
             weights=self._weights(settings),
             pools=InstancePools(
@@ -82,9 +95,58 @@ class VoiceStack(Stack):
             timeouts=StartupTimeouts(
                 health_check=settings.startup_timeout_seconds, model_download=settings.model_download_timeout_seconds
             ),
-            log_retention=RETENTION[self._settings.log_retention_days],
-            # Kept, but not when the very first deploy fails: the next attempt would find the name taken.
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain_logs else RemovalPolicy.DESTROY,
+            guardrails=self._guardrails(settings),
+            guaranteed_instances=settings.certain_instance_count,
+            network=self._network(),
+            log_retention=RETENTION[stage.log_retention_days],
+            encryption_key=key,
+            removal_policy=kept,
+            session_metrics=stage.monitoring.session_metrics and image.logs_sessions,
+            paused=stage.paused,
+        )
+        if not stage.paused:
+            if settings.scaling.enabled:
+                endpoint.add_scaling(StreamScaling(**settings.scaling.model_dump()))
+            if stage.monitoring.alarms:
+                endpoint.add_alarms(self._alarm_topic(key))
+        return endpoint
+
+    def _create_key(self, removal_policy: RemovalPolicy) -> kms.Key:
+        return kms.Key(
+            self,
+            "Key",
+            description=f"Logs and alarms of {self._settings.endpoint_name(self._service)}",
+            enable_key_rotation=True,
+            removal_policy=removal_policy,  # a log that is kept can be read only with its key
+        )
+
+    def _alarm_topic(self, key: kms.IKey | None) -> sns.ITopic:
+        monitoring = self._settings.monitoring
+        if monitoring.alarms_topic_arn is not None:
+            return sns.Topic.from_topic_arn(self, "AlarmTopic", monitoring.alarms_topic_arn)
+        return AlarmTopic(self, "Alarms", email=monitoring.alarms_email, encryption_key=key).topic
+
+    def _guardrails(self, settings: EndpointSettings) -> DeploymentGuardrails | None:
+        update = settings.update
+        if not update.guarded or self._settings.paused:
+            return None
+        return DeploymentGuardrails(
+            termination_wait_seconds=update.termination_wait_seconds,
+            canary_percent=update.canary_percent,
+            canary_wait_seconds=update.canary_wait_seconds,
+        )
+
+    def _network(self) -> VoiceNetwork | None:
+        vpc = self._settings.vpc
+        if vpc.id is None:
+            return None
+        return VoiceNetwork(
+            self,
+            "Network",
+            # The zones are asked for and never used: nothing here selects subnets by zone.
+            vpc=ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=vpc.id, availability_zones=["unused"]),
+            subnets=[ec2.Subnet.from_subnet_id(self, subnet_id, subnet_id) for subnet_id in vpc.subnet_ids],
+            internet_egress=vpc.internet_egress,
         )
 
     def _weights(self, settings: EndpointSettings) -> ModelWeights:
@@ -96,17 +158,24 @@ class VoiceStack(Stack):
 
     def _publish(self, endpoint: VoiceEndpoint, model: str, *, client_command: str, facts: Mapping[str, str]) -> None:
         """Write the SSM parameters that clients read by path, and the stack's outputs."""
-        # The attribute rather than the literal name: the parameter appears when the endpoint is there.
-        published = {"endpoint-name": endpoint.endpoint.attr_endpoint_name, "model": model, **facts}
-        for key, value in published.items():
+        published = {"model": model, **facts}
+        if endpoint.endpoint is not None:
+            # The attribute rather than the literal name: the parameter appears when the endpoint is there.
+            published["endpoint-name"] = endpoint.endpoint.attr_endpoint_name
+        for key, value in sorted(published.items()):
             ssm.StringParameter(
                 self,
                 "".join(word.capitalize() for word in key.split("-")) + "Parameter",
                 parameter_name=parameter_name(self._settings.stage, self._service, key),
                 string_value=value,
             )
-        CfnOutput(self, "EndpointName", value=endpoint.endpoint.attr_endpoint_name)
         CfnOutput(self, "ModelId", value=model)
+        if endpoint.endpoint is None:
+            CfnOutput(
+                self, "Paused", value="true", description="Deploy with -c paused=false to bring the endpoint back"
+            )
+            return
+        CfnOutput(self, "EndpointName", value=endpoint.endpoint.attr_endpoint_name)
         CfnOutput(
             self,
             "ClientCommand",

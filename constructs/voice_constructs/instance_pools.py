@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from voice_constructs.accelerators import Accelerator, accelerator_of
 from voice_constructs.errors import InvalidPropertiesError, UnknownInstanceTypeError
+from voice_constructs.instance_prices import HourlyPriceRange, hourly_price_range
 
 DEFAULT_INSTANCE_TYPES = ("ml.g6.xlarge", "ml.g6e.xlarge", "ml.g5.xlarge", "ml.g4dn.xlarge")
 """Cheapest proven fit first; each next one is another capacity pool to fall back to."""
@@ -62,6 +63,11 @@ class InstancePools:
     def without_bfloat16(self) -> tuple[str, ...]:
         """Instance types whose GPU has no bfloat16; the model needs another environment there."""
         return tuple(name for name in self.instance_types if not accelerator_of(name).bfloat16)
+
+    @property
+    def hourly_price_range(self) -> HourlyPriceRange:
+        """What one instance costs, in US dollars an hour: estimates, see `instance_prices`."""
+        return hourly_price_range(self.instance_types)
 
 
 def pool_problems(instance_types: Sequence[str], *, min_gpu_memory_gb: int = 0) -> list[str]:

@@ -1,5 +1,6 @@
 """Where a serving container finds its weights."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,18 +22,18 @@ class BoundWeights:
     Attributes:
         environment: variables that tell the vLLM containers what to load.
         model_data_source: the S3 prefix, None when the container downloads the weights itself.
-        needs_egress: whether the container must reach the Hugging Face hub.
     """
 
     environment: Mapping[str, str]
     model_data_source: sagemaker.CfnModel.ModelDataSourceProperty | None
-    needs_egress: bool
 
 
 class ModelWeights(ABC):
-    """The weights of one model: `hub` or `s3`."""
+    """The weights of one model: `hub`, `s3` or `staged`."""
 
-    def __init__(self, model_id: str) -> None:
+    def __init__(self, model_id: str, *, needs_egress: bool) -> None:
+        self.needs_egress = needs_egress
+        """Whether the container must reach the Hugging Face hub."""
         self.model_id = model_id
         """Hugging Face id by which clients name the model, for example `mistralai/Voxtral-Mini-4B-Realtime-2602`."""
 
@@ -46,6 +47,23 @@ class ModelWeights(ABC):
             revision: branch, tag or commit. Default: the repository's main branch.
         """
         return _HubWeights(model_id, revision)
+
+    @staticmethod
+    def staged(bucket: s3.IBucket, model_id: str, *, revision: str) -> "ModelWeights":
+        """Return weights of the hub that were brought to a bucket of your own, where `staged_prefix` says.
+
+        Bringing them there is not this construct's work: an operator's command or a build job does it before the model
+        is created.
+
+        Args:
+            bucket: in the endpoint's region.
+            model_id: `owner/name` on the hub.
+            revision: the commit that was staged. A branch moves; what is staged does not.
+
+        Raises:
+            InvalidPropertiesError: the id or the revision cannot be part of an S3 key.
+        """
+        return _S3Weights(bucket, staged_prefix(model_id, revision), model_id)
 
     @staticmethod
     def s3(bucket: s3.IBucket, prefix: str, *, model_id: str) -> "ModelWeights":
@@ -66,21 +84,37 @@ class ModelWeights(ABC):
         """Grant the reads that are needed, and no more, and return what the model must be told."""
 
 
+def staged_prefix(model_id: str, revision: str) -> str:
+    """Return where a revision of a model is staged in a bucket: `models/owner/name/revision/`.
+
+    Raises:
+        InvalidPropertiesError: the id is not `owner/name`, or the revision is empty or holds a slash.
+    """
+    problems = []
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", model_id) is None:
+        problems.append(f"model_id is {model_id!r}; write it as owner/name")
+    if re.fullmatch(r"[\w.-]+", revision) is None:
+        problems.append(f"revision is {revision!r}; give the commit")
+    if problems:
+        raise InvalidPropertiesError("ModelWeights.staged", problems)
+    return f"models/{model_id}/{revision}/"
+
+
 class _HubWeights(ModelWeights):
     def __init__(self, model_id: str, revision: str | None) -> None:
-        super().__init__(model_id)
+        super().__init__(model_id, needs_egress=True)
         self._revision = revision
 
     def bind(self, grantee: iam.IGrantable) -> BoundWeights:
         environment = {"SM_VLLM_MODEL": self.model_id, "HF_HUB_DISABLE_TELEMETRY": "1"}
         if self._revision is not None:
             environment["SM_VLLM_REVISION"] = self._revision
-        return BoundWeights(environment, model_data_source=None, needs_egress=True)
+        return BoundWeights(environment, model_data_source=None)
 
 
 class _S3Weights(ModelWeights):
     def __init__(self, bucket: s3.IBucket, prefix: str, model_id: str) -> None:
-        super().__init__(model_id)
+        super().__init__(model_id, needs_egress=False)
         if prefix in {"", "/"} or not prefix.endswith("/") or prefix.startswith("/"):
             raise InvalidPropertiesError(
                 "ModelWeights.s3", [f"prefix is {prefix!r}; give a folder such as models/voxtral/, ending with /"]
@@ -99,6 +133,8 @@ class _S3Weights(ModelWeights):
             resource_arns=[self._bucket.bucket_arn],
             conditions={"StringLike": {"s3:prefix": f"{self._prefix}*"}},
         )
+        if self._bucket.encryption_key is not None:
+            self._bucket.encryption_key.grant_decrypt(grantee)
         source = sagemaker.CfnModel.ModelDataSourceProperty(
             s3_data_source=sagemaker.CfnModel.S3DataSourceProperty(
                 s3_uri=self._bucket.s3_url_for_object(self._prefix),
@@ -107,4 +143,4 @@ class _S3Weights(ModelWeights):
             )
         )
         environment = {"SM_VLLM_MODEL": MODEL_DIRECTORY, "SM_VLLM_SERVED_MODEL_NAME": self.model_id}
-        return BoundWeights(environment, source, needs_egress=False)
+        return BoundWeights(environment, source)

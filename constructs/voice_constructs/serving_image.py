@@ -43,8 +43,12 @@ class ServingImage(ABC):
     Make one with `vllm_omni`, `voxtral_bridge` or `from_ecr`.
     """
 
-    def __init__(self, *, cuda: CudaVersion, invocation_paths: tuple[str, ...]) -> None:
+    def __init__(self, *, cuda: CudaVersion, invocation_paths: tuple[str, ...], logs_sessions: bool = False) -> None:
         self.cuda = cuda
+        self.port = CONTAINER_PORT
+        """Where SageMaker reaches the container."""
+        self.logs_sessions = logs_sessions
+        """Whether it writes the JSON lines of docs/bridge-log.md, which session metrics are made of."""
         self.inference_ami = InferenceAmi.for_cuda(cuda)
         """Follows from the CUDA version; there is no other way to choose it."""
         self.invocation_paths = invocation_paths
@@ -130,7 +134,9 @@ class _DeepLearningContainer(ServingImage):
 
 class _BridgeImage(ServingImage):
     def __init__(self, directory: Path, base: str, cuda: CudaVersion) -> None:
-        super().__init__(cuda=cuda, invocation_paths=("invocations-bidirectional-stream", "v1/realtime"))
+        super().__init__(
+            cuda=cuda, invocation_paths=("invocations-bidirectional-stream", "v1/realtime"), logs_sessions=True
+        )
         self._directory = directory
         self._base = base
 

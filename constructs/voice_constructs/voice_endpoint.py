@@ -4,20 +4,29 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from aws_cdk import Annotations, ArnFormat, RemovalPolicy, Stack
+from aws_cdk import Annotations, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sagemaker as sagemaker
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from voice_constructs.accelerators import Accelerator, accelerator_of
+from voice_constructs.acknowledgements import Scanner, acknowledge
+from voice_constructs.container_log import create_log_group
+from voice_constructs.deployment_guardrails import DeploymentGuardrails
+from voice_constructs.endpoint_alarms import error_alarms, notify, operation_alarms
+from voice_constructs.endpoint_metrics import VARIANT_NAME, MeasuredEndpoint
 from voice_constructs.errors import InvalidPropertiesError
 from voice_constructs.instance_pools import InstancePools
 from voice_constructs.model_weights import ModelWeights
 from voice_constructs.serving_image import ServingImage
-
-VARIANT_NAME = "AllTraffic"
-"""The endpoint's only production variant."""
+from voice_constructs.session_metrics import add_session_metric_filters
+from voice_constructs.stage_dashboard import endpoint_widgets
+from voice_constructs.stream_scaling import StreamScaling
+from voice_constructs.voice_network import VoiceNetwork
 
 _ENDPOINT_NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
 _MAX_ENDPOINT_NAME = 63
@@ -38,13 +47,18 @@ class StartupTimeouts:
     model_download: int = 1800
 
 
-class VoiceEndpoint(Construct):
+class VoiceEndpoint(MeasuredEndpoint):
     """Execution role, log group, model, endpoint config and endpoint of one streaming voice model.
 
     The endpoint and its log group carry literal names, because clients and alarms must name them before they exist. The
     models and the endpoint config carry none: they cannot be changed, only replaced, and CloudFormation cannot
     replace what has a fixed name.
     """
+
+    @staticmethod
+    def from_endpoint_name(scope: Construct, id: str, endpoint_name: str) -> MeasuredEndpoint:  # noqa: A002
+        """Return an endpoint that is defined elsewhere, for grants and metrics."""
+        return MeasuredEndpoint(scope, id, endpoint_name=endpoint_name)
 
     def __init__(
         self,
@@ -59,8 +73,14 @@ class VoiceEndpoint(Construct):
         environment_without_bfloat16: Mapping[str, str] | None = None,
         instance_count: int = 1,
         timeouts: StartupTimeouts | None = None,
+        guardrails: DeploymentGuardrails | None = None,
+        guaranteed_instances: int | None = None,
+        network: VoiceNetwork | None = None,
         log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
+        encryption_key: kms.IKey | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+        session_metrics: bool = False,
+        paused: bool = False,
     ) -> None:
         """Create the endpoint.
 
@@ -76,40 +96,53 @@ class VoiceEndpoint(Construct):
                 get a model of their own. Default: dtype `half`.
             instance_count: instances at creation; later updates keep the current count. Default: 1.
             timeouts: start-up limits. Default: 1800 s each.
+            guardrails: blue/green updates that roll back. Default: SageMaker's own, which switches all traffic at once
+                and ends the old instances, and the calls on them, right after.
+            guaranteed_instances: how many instances there are at the least, which decides whether an update can have a
+                canary. Default: `instance_count`.
+            network: a VPC to run in. Default: SageMaker's own network.
             log_retention: of the container's log. Default: three months.
+            encryption_key: of the container's log; its key policy is made to let the Logs service use it for this log
+                group. Default: a key that AWS owns.
             removal_policy: of the log group. Default: DESTROY.
+            session_metrics: make metrics of the container's log lines; only for images that write them. Default: no.
+            paused: leave the endpoint itself out, so that nothing bills by the hour. Default: no.
 
         Raises:
             InvalidPropertiesError: all that is wrong with the properties, at once.
         """
-        super().__init__(scope, id)
+        super().__init__(scope, id, endpoint_name=endpoint_name)
         pools = pools or InstancePools()
         timeouts = timeouts or StartupTimeouts()
         environment = dict(environment or {})
         for_half_precision = dict(environment_without_bfloat16 or {"SM_VLLM_DTYPE": "half"})
         problems = _problems(endpoint_name, instance_count, timeouts, {**environment, **for_half_precision})
+        problems += guardrails.problems() if guardrails else []
+        if session_metrics and not image.logs_sessions:
+            problems.append("session_metrics is set, but the image does not write the log lines they are made of")
+        if network is not None and weights.needs_egress and not network.internet_egress:
+            problems.append("weights come from the hub, but the network has no internet_egress; stage them in S3")
         if problems:
             raise InvalidPropertiesError(self.node.path, problems)
 
-        self.endpoint_name = endpoint_name
-        """The literal name, usable before the endpoint exists."""
-        self.endpoint_arn = Stack.of(self).format_arn(
-            service="sagemaker",
-            resource="endpoint",
-            resource_name=endpoint_name,
-            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
-        )
-        # Created by the stack: SageMaker's own log group would never expire and stay behind for ever.
-        self.log_group = logs.LogGroup(
+        self._network = network
+        self.log_group = create_log_group(
             self,
             "Logs",
-            log_group_name=f"/aws/sagemaker/Endpoints/{endpoint_name}",
+            endpoint_name=endpoint_name,
             retention=log_retention,
+            encryption_key=encryption_key,
             removal_policy=removal_policy,
         )
+        if session_metrics:
+            add_session_metric_filters(self, self.log_group, namespace=self.session_namespace)
+        self._logs_sessions = session_metrics
         self.role = self._create_role()
         self._image_uri = image.bind(self, self.role)
         self._weights = weights.bind(self.role)
+        self._needs_egress = weights.needs_egress
+        if network is not None:
+            network.grant_attach(self.role)
 
         self.models: dict[bool, sagemaker.CfnModel] = {}
         """The model for GPUs with bfloat16 (True) and the one for those without (False), as far as pools need them."""
@@ -121,26 +154,71 @@ class VoiceEndpoint(Construct):
         self._warn_of_unproven(pools)
 
         self.config = self._create_config(image, pools, timeouts, instance_count)
-        self.endpoint = sagemaker.CfnEndpoint(
+        self._error_alarms: tuple[cloudwatch.Alarm, ...] = ()
+        self.endpoint: sagemaker.CfnEndpoint | None = None
+        """None while paused."""
+        if not paused:
+            self.endpoint = self._create_endpoint(guardrails, guaranteed_instances or instance_count)
+
+    def add_scaling(self, scaling: StreamScaling) -> None:
+        """Let the number of instances follow the streams in progress.
+
+        Raises:
+            InvalidPropertiesError: its values cannot work, or the endpoint is paused.
+        """
+        endpoint = self._endpoint_or_raise("add_scaling")
+        if problems := scaling.problems():
+            raise InvalidPropertiesError(f"{self.node.path}.add_scaling", problems)
+        scaling.bind(self, endpoint, endpoint_name=self.endpoint_name)
+
+    def add_alarms(self, topic: sns.ITopic | None = None) -> tuple[cloudwatch.Alarm, ...]:
+        """Create the endpoint's alarms: server and model errors, missing instances, KV cache, refused sessions.
+
+        The last two need `session_metrics`. The alarms that guardrails roll back on are among them.
+
+        Args:
+            topic: is told of every change. Default: nobody is; the alarms' states can be looked up.
+
+        Raises:
+            InvalidPropertiesError: the endpoint is paused.
+        """
+        endpoint = self._endpoint_or_raise("add_alarms")
+        self._error_alarms = self._error_alarms or error_alarms(self, self)
+        alarms = (
+            *self._error_alarms,
+            *operation_alarms(self, self, in_service=endpoint, logs_sessions=self._logs_sessions),
+        )
+        if topic is not None:
+            notify(alarms, topic)
+        return alarms
+
+    def widgets(self) -> list[cloudwatch.IWidget]:
+        """Return the endpoint's graphs, for a dashboard of one's own."""
+        return [widget for row in endpoint_widgets(self, logs_sessions=self._logs_sessions) for widget in row]
+
+    def _endpoint_or_raise(self, what: str) -> sagemaker.CfnEndpoint:
+        if self.endpoint is None:
+            raise InvalidPropertiesError(
+                f"{self.node.path}.{what}", ["the endpoint is paused: there is nothing to watch"]
+            )
+        return self.endpoint
+
+    def _create_endpoint(self, guardrails: DeploymentGuardrails | None, instances: int) -> sagemaker.CfnEndpoint:
+        if guardrails is not None:
+            self._error_alarms = error_alarms(self, self)
+        endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
-            endpoint_name=endpoint_name,
+            endpoint_name=self.endpoint_name,
             endpoint_config_name=self.config.attr_endpoint_config_name,
             # Else an update resets a scaled variant to its initial count.
             retain_all_variant_properties=True,
+            deployment_config=guardrails.bind(self._error_alarms, instance_count=instances)
+            if guardrails is not None
+            else None,
         )
-        self.endpoint.node.add_dependency(self.log_group)
-
-    def grant_stream(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow streaming to, and invoking, this endpoint and no other.
-
-        The bidirectional stream has an action of its own; `sagemaker:InvokeEndpoint` alone is not enough.
-        """
-        return iam.Grant.add_to_principal(
-            grantee=grantee,
-            actions=["sagemaker:InvokeEndpoint", "sagemaker:InvokeEndpointWithBidirectionalStream"],
-            resource_arns=[self.endpoint_arn],
-        )
+        endpoint.node.add_dependency(self.log_group)
+        return endpoint
 
     def _create_role(self) -> iam.Role:
         role = iam.Role(
@@ -153,13 +231,20 @@ class VoiceEndpoint(Construct):
             role, "logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"
         )
         # The action takes no resource; the namespace narrows it to the endpoint's instance metrics. Source: the
-        # permissions of an execution role for CreateModel in the SageMaker developer guide.
+        # developer guide's permissions of an execution role for CreateModel, which list it.
         role.add_to_policy(
             iam.PolicyStatement(
                 actions=["cloudwatch:PutMetricData"],
                 resources=["*"],
                 conditions={"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/Endpoints"}},
             )
+        )
+        acknowledge(
+            role.node.find_child("DefaultPolicy"),
+            Scanner.CDK_NAG,
+            "AwsSolutions-IAM5[Resource::*]",
+            reason="cloudwatch:PutMetricData and ecr:GetAuthorizationToken take no resource; the former is narrowed to "
+            "SageMaker's namespace of instance metrics.",
         )
         return role
 
@@ -169,7 +254,8 @@ class VoiceEndpoint(Construct):
             model_id,
             execution_role_arn=self.role.role_arn,
             # Weights in S3 are mounted by SageMaker: the container then needs no network at all.
-            enable_network_isolation=None if self._weights.needs_egress else True,
+            enable_network_isolation=None if self._needs_egress else True,
+            vpc_config=self._network.vpc_config if self._network else None,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
                 image=self._image_uri,
                 environment={"VLLM_NO_USAGE_STATS": "1", **self._weights.environment, **environment},
@@ -178,6 +264,15 @@ class VoiceEndpoint(Construct):
         )
         # SageMaker tries the role when the model is created: its policy must be attached by then.
         model.node.add_dependency(self.role.node.find_child("DefaultPolicy"))
+        if self._network is not None:
+            model.node.add_dependency(self._network)
+        if self._needs_egress:
+            acknowledge(
+                model,
+                Scanner.CHECKOV,
+                "CKV_AWS_370",
+                reason="The container downloads its weights from the hub; with weights in S3 it is isolated.",
+            )
         return model
 
     def _create_config(

@@ -34,6 +34,7 @@ SynthesizedStack = Any
 SynthesizedStage = Any
 Synthesize = Any
 
+_OF_A_LOG_GROUP = {"AWS::Logs::MetricFilter"}
 CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
 
@@ -61,16 +62,17 @@ def intrinsics(value: Any, name: str) -> Iterator[Any]:
 
 
 class TestEndpoint:
-    def test_a_stack_holds_these_resources_and_no_other(self, stack: SynthesizedStack) -> None:
-        assert {resource["Type"] for resource in stack.template["Resources"].values()} == {
-            "AWS::IAM::Policy",
-            "AWS::IAM::Role",
-            "AWS::Logs::LogGroup",
-            "AWS::SSM::Parameter",
-            "AWS::SageMaker::Endpoint",
-            "AWS::SageMaker::EndpointConfig",
-            "AWS::SageMaker::Model",
-        }
+    def test_a_dev_stack_holds_these_resources_and_no_other(self, dev: SynthesizedStage) -> None:
+        for stack in dev.both:
+            assert {resource["Type"] for resource in stack.template["Resources"].values()} == {
+                "AWS::IAM::Policy",
+                "AWS::IAM::Role",
+                "AWS::Logs::LogGroup",
+                "AWS::SSM::Parameter",
+                "AWS::SageMaker::Endpoint",
+                "AWS::SageMaker::EndpointConfig",
+                "AWS::SageMaker::Model",
+            }
 
     def test_cfn_lint_finds_nothing(self, stack: SynthesizedStack) -> None:
         findings = lint(stack.path.read_text(), config=ManualArgs(regions=["us-east-1", "eu-south-1"]))
@@ -114,7 +116,8 @@ class TestEndpoint:
             for resource in stack.template["Resources"].values()
             for key, value in resource["Properties"].items()
             if key.endswith("Name") and resource["Type"] != "AWS::SSM::Parameter"
-            if key not in {"EndpointConfigName", "PolicyName"}  # a reference, and the name inside its role
+            # References, what an alarm looks at, and names inside a role or a scalable target.
+            if key not in {"EndpointConfigName", "MetricName", "PolicyName"} and resource["Type"] not in _OF_A_LOG_GROUP
         }
         assert named == {
             ("AWS::SageMaker::Endpoint", "EndpointName"): stack.name,
