@@ -7,7 +7,7 @@ PYTHON_BIN := .venv/bin
 CDK := node_modules/.bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format synth deploy destroy integration lock clean
+.PHONY: help setup demo test soak lint format synth review snapshots deploy destroy integration lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ lint: setup ## Style and types
 	$(PYTHON_BIN)/ruff format --check .
 	$(PYTHON_BIN)/mypy
 
+soak: setup ## The long tests: many cycles, random cuts, simulated hours
+	$(PYTHON_BIN)/pytest -q tests/soak
+
 format: setup ## Put the code in the house's format
 	$(PYTHON_BIN)/ruff check --fix .
 	$(PYTHON_BIN)/ruff format .
@@ -34,6 +37,12 @@ format: setup ## Put the code in the house's format
 synth: setup ## Write the CloudFormation templates to cdk.out/ (needs no credentials)
 	$(CDK) synth --quiet --no-notices -c stage=$(STAGE)
 	@ls -1 cdk.out/*.template.json
+
+review: setup ## Print what a stage would create, may do and cost, and every finding of the scanners
+	@$(PYTHON_BIN)/python -m voice_ops.review --stage $(STAGE)
+
+snapshots: setup ## Renew the reviewed templates in tests/template/snapshots (say why in the commit)
+	@$(PYTHON_BIN)/python -m voice_ops.snapshots --write
 
 deploy: setup ## Deploy both stacks to AWS with your credentials (costs money while it runs)
 	$(CDK) deploy --all -c stage=$(STAGE)
