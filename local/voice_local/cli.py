@@ -5,27 +5,18 @@ import logging
 import os
 import shlex
 import shutil
-import signal
-import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import psutil
 import typer
 
-from voice_local.cdk_cli import CdkCliError
-from voice_local.cloud import LocalCloud
-from voice_local.control_plane.errors import ControlPlaneError
-from voice_local.data_plane.errors import DataPlaneError
-from voice_local.data_plane.settings import DEFAULT_PORT
-from voice_local.deployment import DeploymentError, StageDeployment
 from voice_local.identity import LocalIdentity
-from voice_local.isolation import connection_variables, leading_elsewhere
-from voice_local.running_cloud import CloudEndpoints, RunningCloud, registered, running_clouds
+from voice_local.running_cloud import RunningCloud, running_clouds
 
 STOP_SECONDS = 20.0
 """How long `voice local down` waits for a cloud to end in order before it kills it."""
@@ -45,7 +36,7 @@ def up(
     stage: Annotated[str, typer.Option(help="The stage to deploy.")] = "dev",
     control_port: Annotated[int, typer.Option(help="Port of the control plane; 0 takes a free one.")] = 0,
     data_port: Annotated[
-        int | None, typer.Option(help=f"Port of the data plane; {DEFAULT_PORT} unless it is taken; 0: a free one.")
+        int | None, typer.Option(help="Port of the data plane; SageMaker's own 8443 unless it is taken; 0: a free one.")
     ] = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Keep images, logs and the CA here; default: a temporary folder.")
@@ -60,83 +51,24 @@ def up(
     voice local up                   # then, in another shell: eval "$(voice local env)"
     voice local up --deploy          # ready when both endpoints are in service
     """
+    # The cloud's parts take seconds to import; the other commands do without them.
+    from voice_local import foreground  # noqa: PLC0415
+
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with _run_folder(run_dir) as folder:
         try:
-            asyncio.run(_serve(folder, stage if deploy else None, control_port, data_port, until_stdin_closes))
-        except (CdkCliError, ControlPlaneError, DataPlaneError, DeploymentError) as error:
+            asyncio.run(
+                foreground.serve(
+                    folder,
+                    stage=stage if deploy else None,
+                    control_port=control_port,
+                    data_port=data_port,
+                    until_stdin_closes=until_stdin_closes,
+                )
+            )
+        except foreground.FAILURES as error:
             typer.echo(f"voice local up: {error}", err=True)
             raise typer.Exit(1) from error
-
-
-async def _serve(
-    folder: Path, stage: str | None, control_port: int, data_port: int | None, until_stdin_closes: bool
-) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ended.set)
-    if until_stdin_closes:
-        loop.add_reader(sys.stdin.fileno(), _end_at_end_of_input, loop, ended)
-    async with _cloud(folder, control_port, data_port) as cloud:
-        description = cloud.description
-        if stage is not None:
-            endpoints = await _deploy(cloud, stage, ended)
-            if endpoints is None:
-                return
-            description = description.model_copy(update={"endpoints": endpoints})
-        with registered(description):
-            print(description.model_dump_json(), flush=True)  # noqa: T201 (the result, on stdout by contract)
-            if sys.stderr.isatty():
-                typer.echo("The local cloud is up; Ctrl-C ends it.", err=True)
-            await ended.wait()
-
-
-def _end_at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        loop.remove_reader(sys.stdin.fileno())
-        ended.set()
-
-
-@asynccontextmanager
-async def _cloud(folder: Path, control_port: int, data_port: int | None) -> AsyncIterator[LocalCloud]:
-    """Run a cloud; without a port asked for, the data plane takes SageMaker's own when it is free."""
-    wanted = (DEFAULT_PORT if _is_free(DEFAULT_PORT) else 0) if data_port is None else data_port
-    async with LocalCloud(folder, control_port=control_port, data_port=wanted) as cloud:
-        yield cloud
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-async def _deploy(cloud: LocalCloud, stage: str, ended: asyncio.Event) -> CloudEndpoints | None:
-    """Deploy the stage of this folder's project; None when the user ended it before it was done."""
-    deployment = StageDeployment(
-        Path.cwd(),
-        stage,
-        cloud.description,
-        images_dir=cloud.images_dir,
-        work_dir=cloud.run_dir / "deployment",
-        base_environment=dict(os.environ),
-    )
-    deploying = asyncio.create_task(asyncio.to_thread(deployment.everything, lambda line: typer.echo(line, err=True)))
-    ending = asyncio.create_task(ended.wait())
-    try:
-        await asyncio.wait({deploying, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if deploying.done():
-            return await deploying
-        deployment.cancel()
-        await asyncio.gather(deploying, return_exceptions=True)
-        return None
-    finally:
-        ending.cancel()
 
 
 @contextmanager
@@ -158,6 +90,8 @@ def env() -> None:
     \b
     eval "$(voice local env)"
     """
+    from voice_local.isolation import connection_variables, leading_elsewhere  # noqa: PLC0415
+
     cloud = _newest().cloud
     for name in leading_elsewhere(os.environ):
         print(f"unset {name}")  # noqa: T201 (for the shell)
