@@ -6,9 +6,13 @@ and `push` puts it into the image store. `CDK_DOCKER` names the executable that 
 
 The CDK CLI calls `login`, `inspect`, `images`, `build`, `tag` and `push`, and reads nothing but exit codes
 and the output of `images`.
+
+SageMaker refuses an image index with provenance attestations, which Docker's builder adds unless it is told not to.
+So a build here fails where a real one would make an image that cannot be deployed.
 """
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +21,9 @@ from pathlib import Path
 
 from voice_local.dockerfile import DockerfileError, labels_of
 from voice_local.image_store import ImageStore, ImageStoreError, StoredImage
+
+NO_ATTESTATIONS = "BUILDX_NO_DEFAULT_ATTESTATIONS"
+"""Variable by which Docker's builder is told to add no attestations; the CDK CLI sets it to 1 for its builds."""
 
 ABSENT = 1
 """Exit code of `docker inspect` for an image that is not there; the CDK CLI then builds it."""
@@ -81,6 +88,11 @@ def _run(command: str, rest: Sequence[str], built: ImageStore, pushed: ImageStor
         case "push", [tag]:
             return _copy(tag, built, tag, pushed)
         case "build", options:
+            if os.environ.get(NO_ATTESTATIONS) != "1":
+                return _fail(
+                    "build: Docker would attach provenance attestations, and SageMaker refuses such an image; "
+                    f"set {NO_ATTESTATIONS}=1 in the environment of the build"
+                )
             return _build(options, built)
     return _fail(f"{command} {shlex.join(rest)}: not understood by the stand-in for Docker")
 

@@ -1,5 +1,6 @@
 """Images without Docker: what `docker build` and `push` record, and what ECR shows of it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -29,9 +30,18 @@ def docker(tmp_path: Path, images_dir: Path) -> Path:
     return write_wrapper(tmp_path / "run dir", images_dir)
 
 
-def run(docker: Path, *arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    docker: Path, *arguments: str, stdin: str = "", cwd: Path | None = None, attestations: bool = False
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [docker, *arguments], input=stdin, capture_output=True, text=True, timeout=30, cwd=cwd, check=False
+        [docker, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=cwd,
+        check=False,
+        env={**os.environ, "BUILDX_NO_DEFAULT_ATTESTATIONS": "" if attestations else "1"},
     )
 
 
@@ -74,6 +84,13 @@ def test_what_the_stand_in_cannot_do_fails_and_says_so(docker: Path, arguments: 
     done = run(docker, *arguments)
     assert done.returncode not in {0, 1}
     assert message in done.stderr
+
+
+def test_a_build_that_would_get_attestations_fails_because_sagemaker_refuses_them(docker: Path, context: Path) -> None:
+    done = run(docker, "build", "--tag", "x", str(context), attestations=True)
+    assert done.returncode == 125
+    assert "BUILDX_NO_DEFAULT_ATTESTATIONS=1" in done.stderr
+    assert run(docker, "inspect", "x").returncode == 1
 
 
 def test_an_image_is_stored_whole_or_not_at_all(tmp_path: Path, context: Path, images_dir: Path) -> None:
