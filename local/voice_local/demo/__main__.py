@@ -35,7 +35,10 @@ def main(
     options = _options(stage, build_dir.resolve(), keep)
     display = Display(Console(highlight=False))
     console = display.console
-    console.print("[bold]sagemaker-voice[/bold]: the whole job on this machine, with no AWS account, GPU or Docker\n")
+    console.print(
+        "[bold]sagemaker-voice[/bold]: the whole job on this machine, with no AWS account, GPU or Docker\n",
+        soft_wrap=True,
+    )
     interrupt_on_signals()
     kept: set[int] = set()
     try:

@@ -1,7 +1,7 @@
 """What a person watching the demo sees: one line a step, a spinner while it runs, no wall of log text."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -76,9 +76,11 @@ class Display:
                 soft_wrap=True,
             )
 
-    def quote(self, speaker: str, text: str) -> None:
-        """Show what was said or heard."""
-        self.console.print(f"      [dim]{speaker:<8}[/dim] {escape(text)}", highlight=False, soft_wrap=True)
+    def details(self, rows: Mapping[str, str]) -> None:
+        """Show named details of the step above."""
+        width = max(8, *map(len, rows))
+        for name, text in rows.items():
+            self.console.print(f"      [dim]{escape(name):<{width}}[/dim]  {escape(text)}", soft_wrap=True)
 
     def figures(self, rows: list[tuple[str, str, str]]) -> None:
         """Show a table of (measure, value, meaning)."""

@@ -116,8 +116,7 @@ class Demo:
         with self._display.step("voice transcribe, live") as step, step.handing_over_the_terminal() as show:
             heard = voice.result("transcribe", str(recording), "--stage", self._options.stage, show=show)
             step.outcome = f"a human recording, {heard['metrics']['audio_seconds']:.1f} s"
-        self._display.quote("spoken", self._options.transcript)
-        self._display.quote("heard", heard["text"])
+        self._display.details({"spoken": self._options.transcript, "heard": heard["text"]})
         return heard
 
     def _speak(self, voice: VoiceCommand) -> tuple[str, dict[str, Any]]:
@@ -125,13 +124,13 @@ class Demo:
         with self._display.step("voice speak") as step:
             said = voice.result("speak", sentence, "-o", str(self._spoken), "--stage", self._options.stage, show=False)
             step.outcome = f"{self._spoken}, {said['metrics']['seconds']:.1f} s"
-        self._display.quote("text", sentence)
+        self._display.details({"text": sentence})
         return sentence, said
 
     def _read_back(self, voice: VoiceCommand) -> dict[str, Any]:
         with self._display.step("voice transcribe, read back") as step, step.handing_over_the_terminal() as show:
             heard = voice.result("transcribe", str(self._spoken), "--stage", self._options.stage, show=show)
-        self._display.quote("heard", heard["text"])
+        self._display.details({"heard": heard["text"]})
         return heard
 
     def _take_down(self, deployment: StageDeployment, inventory: Inventory) -> list[Resource]:
@@ -140,8 +139,12 @@ class Demo:
             deleted = inventory.delete_assets()
             step.outcome = f"with the {len(deleted)} assets that bootstrap's bucket and repository kept"
         with self._display.step("Nothing is left") as step:
-            left_over = inventory.left_over()
-            step.outcome = _counted(inventory, left_over)
+            found = inventory.resources()
+            left_over = [resource for resource in found if not resource.bootstrap]
+            step.outcome = (
+                f"{len(left_over)} resources; of the bootstrap, {len(found) - len(left_over)} stay, as on AWS"
+            )
+        self._display.details(_counted(inventory.kinds(), left_over))
         if left_over:
             names = ", ".join(f"{resource.service} {resource.kind} {resource.name}" for resource in left_over)
             raise DemoError(f"{len(left_over)} resources are left after cdk destroy: {names}", self._log)
@@ -159,9 +162,13 @@ def _showing(step: Step) -> StepListener:
     return show
 
 
-def _counted(inventory: Inventory, left_over: list[Resource]) -> str:
-    kinds = inventory.kinds()
-    return f"{len(left_over)} of {len(kinds)} kinds of resources in {len({service for service, _ in kinds})} services"
+def _counted(kinds: list[tuple[str, str]], left_over: list[Resource]) -> dict[str, str]:
+    """Return for each service that was asked how many of each kind it still has."""
+    counts: dict[str, list[str]] = {}
+    for service, kind in kinds:
+        number = sum(1 for resource in left_over if (resource.service, resource.kind) == (service, kind))
+        counts.setdefault(service, []).append(f"{kind} {number}")
+    return {service: ", ".join(of_service) for service, of_service in counts.items()}
 
 
 @contextmanager
