@@ -101,6 +101,7 @@ def env() -> None:
         control_plane_url=cloud.control_plane,
         data_plane_url=cloud.data_plane,
         ca_bundle=cloud.ca_bundle,
+        docker=cloud.docker,
     )
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")  # noqa: T201 (for the shell)

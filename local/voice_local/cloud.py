@@ -9,6 +9,7 @@ from typing import Self
 from voice_local.containers.host import ProcessContainerHost
 from voice_local.control_plane import ControlPlane
 from voice_local.data_plane import DataPlane, TlsMaterial
+from voice_local.docker_shim import write_wrapper
 from voice_local.identity import LocalIdentity
 from voice_local.image_store import ImageStore
 from voice_local.running_cloud import CloudDescription
@@ -61,6 +62,7 @@ class LocalCloud:
             region=self.identity.region,
             access_key=self.identity.access_key_id,
             secret_key=self.identity.secret_access_key,
+            docker=write_wrapper(self.run_dir.resolve() / "docker", self.images_dir),
         )
         return self
 

@@ -61,6 +61,7 @@ def connection_variables(
     control_plane_url: str,
     data_plane_url: str | None = None,
     ca_bundle: Path | None = None,
+    docker: Path | None = None,
 ) -> dict[str, str]:
     """Return the variables that make any AWS SDK, the CDK CLI and our client talk to the local cloud.
 
@@ -70,6 +71,8 @@ def connection_variables(
         data_plane_url: `https://127.0.0.1:PORT`, for bidirectional streams; without it, streams go to the control
             plane, which knows none.
         ca_bundle: PEM file of the data plane's certificate authority.
+        docker: executable that the CDK CLI builds and pushes images with; a real Docker would push to a registry
+            that this account names and does not own.
     """
     variables = {
         "AWS_ACCESS_KEY_ID": identity.access_key_id,
@@ -97,6 +100,10 @@ def connection_variables(
         variables["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2"] = data_plane_url
     if ca_bundle is not None:
         variables["SSL_CERT_FILE"] = str(ca_bundle)
+    if docker is not None:
+        variables["CDK_DOCKER"] = str(docker)
+        # A user's registry credentials would be offered to that registry.
+        variables["CDK_DOCKER_CREDS_FILE"] = os.devnull
     return variables
 
 
@@ -107,6 +114,7 @@ def isolated_environment(
     control_plane_url: str,
     data_plane_url: str | None = None,
     ca_bundle: Path | None = None,
+    docker: Path | None = None,
 ) -> dict[str, str]:
     """Return the environment for a child process that can reach the local cloud and no other.
 
@@ -118,6 +126,7 @@ def isolated_environment(
         control_plane_url=control_plane_url,
         data_plane_url=data_plane_url,
         ca_bundle=ca_bundle,
+        docker=docker,
     )
 
 

@@ -28,6 +28,8 @@ class CloudDescription(BaseModel):
     region: str
     access_key: str
     secret_key: str
+    docker: Path | None = None
+    """Executable for `CDK_DOCKER`: records images instead of building them."""
     endpoints: CloudEndpoints = CloudEndpoints()
 
 
