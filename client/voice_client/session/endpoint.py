@@ -35,6 +35,8 @@ class Endpoint:
     model: str | None
     """Name its server knows the model by; None when no stage published it."""
     opener: StreamOpener
+    max_model_len: int | None = None
+    """Longest input of the model in tokens; None when no stage published it."""
 
 
 @asynccontextmanager
@@ -70,4 +72,4 @@ async def open_endpoint(address: EndpointAddress, *, invocation_path: str | None
         async def open_stream() -> MessageStream:
             return await transport.open_stream(invocation_path)
 
-        yield Endpoint(resolved.endpoint_name, resolved.model_id, open_stream)
+        yield Endpoint(resolved.endpoint_name, resolved.model_id, open_stream, resolved.max_model_len)

@@ -39,6 +39,10 @@ class Final:
     metrics: HearingMetrics
     at: float
     """Seconds since the utterance's first chunk was sent."""
+    start: float = 0.0
+    """Where the utterance begins in the audio, in seconds; a whole number of samples."""
+    end: float = 0.0
+    """Where it ends. Between the end of one and the start of the next lies a pause that was not sent."""
 
 
 @dataclass(frozen=True, slots=True)

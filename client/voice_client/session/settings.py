@@ -3,6 +3,14 @@
 import random
 from dataclasses import dataclass
 
+from voice_client.errors import BadInputError
+
+SECONDS_PER_TOKEN = 0.08
+"""Audio that one token of Voxtral Realtime stands for."""
+
+LARGEST_CHUNK = 1024 * 1024
+"""Bytes: half a minute of audio. As base64 it stays far below the 16 MiB that vLLM takes in one message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -25,11 +33,45 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Turns:
+    """How speech is told from the pauses between turns."""
+
+    pause: float = 0.7
+    """A pause of this length ends a turn. Shorter ones lie between the words of a sentence; the model itself holds
+    words back for 0.48 s, so that they are out when the turn is ended."""
+    lead: float = 0.3
+    """What is sent from before the first loud sound: soft first consonants are no louder than a room."""
+
+
+@dataclass(frozen=True, slots=True)
 class TranscriberSettings:
-    """Limits of speech to text."""
+    """Limits of speech to text.
+
+    Raises:
+        BadInputError: values that cannot be; all of them are named.
+    """
 
     chunk_bytes: int = 4096
     """Audio in one message: 128 ms at 16 kHz, the size of AWS's walkthrough."""
+    turns: Turns | None = None
+    """Hear each turn as an utterance of its own and leave out the pauses between; None hears all as one utterance."""
+    look_for_pause: float = 300.0
+    """A segment that is older ends at the next gap between words. Segments bound what is sent again after a loss,
+    and what is kept in memory for it (1.9 MB a minute); a gap costs the model nothing but its context."""
+    longest_segment: float = 480.0
+    """A segment ends after this time, gap or not. The model's length is a limit too, where it is known."""
+    model_share: float = 0.9
+    """Share of the model's length (80 ms a token) that a segment may take: the rest is for its delay and its text."""
+    stream_lifetime: float = 1680.0
+    """The platform ends a stream after 30 minutes. No segment goes on after 28, and none begins on a stream that would
+    become so old under it."""
+    idle_cut: float = 60.0
+    """When a source brings nothing for so long, what there is of a segment is sent as a whole: a stream on which
+    nothing happens is closed by the container after 300 s."""
+    stall_speech: float = 5.0
+    """With so much speech sent and no word back, a word is due: the model says the first after about a second."""
+    stall: float = 10.0
+    """A word that is due may take so long; then the segment is sent again on a new stream."""
     paced: bool = True
     """Send a file at the speed at which it was spoken; False sends as fast as backpressure lets it."""
     session_created: float = 15.0
@@ -43,8 +85,31 @@ class TranscriberSettings:
     that needs longer than the audio lasts cannot serve real time."""
     cause: float = 1.0
     """When sending fails, wait so long for the reason to arrive on the receiving side."""
-    backlog_chunks: int = 32
-    """Chunks read ahead of what could be sent (4 s); then the source waits, so memory stays bounded."""
+    backlog: float = 4.0
+    """Audio read ahead of what could be sent; then the source waits, so memory stays bounded. A live source cannot
+    wait: of it, everything is kept."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.chunk_bytes < 2 or self.chunk_bytes % 2 or self.chunk_bytes > LARGEST_CHUNK:
+            problems.append(
+                f"a chunk of {self.chunk_bytes} bytes is not a whole number of samples up to {LARGEST_CHUNK}"
+            )
+        problems += [
+            f"{name} must be more than 0"
+            for name in ("look_for_pause", "longest_segment", "stream_lifetime", "idle_cut", "stall", "backlog")
+            if not getattr(self, name) > 0
+        ]
+        if self.turns is not None and not (0.1 <= self.turns.pause <= 10 and 0 <= self.turns.lead <= 2):
+            problems.append("a pause between turns is 0.1 to 10 s long, and the lead of a turn 0 to 2 s")
+        if problems:
+            raise BadInputError("; ".join(problems))
+
+    def longest(self, max_model_len: int | None) -> float:
+        """Return how long a segment may be, in seconds, for a model of so many tokens (None: not known)."""
+        if max_model_len is None:
+            return self.longest_segment
+        return min(self.longest_segment, self.model_share * max_model_len * SECONDS_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,17 @@ from voice_client.audio.source import AudioSource
 from voice_client.errors import BadInputError, ProtocolError, VoiceError
 from voice_client.protocol import realtime
 from voice_client.session.connection import StreamOpener
+from voice_client.session.deadlines import StallError
 from voice_client.session.ending import end_tasks
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
 from voice_client.session.events import Notice, SessionStarted, TranscriptEvent
-from voice_client.session.recording import Recording
+from voice_client.session.hearing import Hearing
+from voice_client.session.realtime_session import RealtimeSession
 from voice_client.session.recovery import can_recover
+from voice_client.session.segments import Segment, SegmentPlan
 from voice_client.session.settings import Retry, TranscriberSettings
-from voice_client.session.utterance import Emit, RealtimeSession, Utterance
+from voice_client.session.tape import Tape
+from voice_client.session.utterance import Emit, Utterance
 
 DEFAULT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
 """The model of the walkthrough, asked for where no stage says which one is deployed."""
@@ -56,7 +60,8 @@ class Transcriber:
         model: name the server knows the model by.
         retry: how to come back after a loss; None gives the first loss to the caller.
         settings: limits and time-outs.
-        clock: time for pacing and measures.
+        clock: time for pacing, measures and the age of streams.
+        max_model_len: the model's longest input in tokens of 80 ms; None when it is not known.
     """
 
     def __init__(
@@ -67,7 +72,9 @@ class Transcriber:
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         settings: TranscriberSettings = TranscriberSettings(),  # noqa: B008 - frozen
         clock: Clock | None = None,
+        max_model_len: int | None = None,
     ) -> None:
+        self._max_model_len = max_model_len
         self._opener = opener
         self._model = model
         self._retry = retry
@@ -111,7 +118,8 @@ class Transcriber:
         address = EndpointAddress("stt", stage, endpoint_name, region, endpoint_url, ca_bundle)
         async with open_endpoint(address, invocation_path=None) as endpoint:
             name = model or endpoint.model or DEFAULT_MODEL
-            async with cls(endpoint.opener, model=name, retry=retry, settings=settings) as ear:
+            length = endpoint.max_model_len
+            async with cls(endpoint.opener, model=name, retry=retry, settings=settings, max_model_len=length) as ear:
                 yield ear
 
     async def __aenter__(self) -> Self:
@@ -126,7 +134,10 @@ class Transcriber:
         await self._drop()
 
     async def transcribe(self, source: AudioSource) -> AsyncIterator[TranscriptEvent]:
-        """Hear one utterance; the last event is its `Final`.
+        """Hear a source of audio: as one utterance, whose `Final` comes last, or turn by turn (`settings.turns`).
+
+        Audio of any length is heard: it goes up in segments, over as many streams as it takes, none of it lost and
+        none sent into two texts. Memory holds one segment.
 
         Leaving the loop early ends the utterance and its stream; the next call opens a new one.
 
@@ -161,58 +172,99 @@ class Transcriber:
 
     async def _hear(self, source: AudioSource, emit: Emit) -> None:
         settings = self._settings
-        recording = Recording(replayable=self._retry is not None, backlog_chunks=settings.backlog_chunks)
-        pace = settings.paced and not source.live
-        pacer = Pacer(self._clock, realtime.BYTES_PER_SECOND) if pace else None
-        utterance = Utterance(self._utterances, recording, emit, self._clock)
-        self._utterances += 1
+        tape = self._tape(live=source.live)
+        pacer = Pacer(self._clock, realtime.BYTES_PER_SECOND) if settings.paced and not source.live else None
         async with source.open(rate=realtime.SAMPLE_RATE_HZ, chunk_bytes=settings.chunk_bytes) as reader:
-            filling = asyncio.create_task(recording.fill(reader, pacer), name="voice-audio-source")
+            filling = asyncio.create_task(tape.fill(reader, pacer), name="voice-audio-source")
             try:
-                await recording.wait_for_first()
-                await self._hear_with_retries(utterance)
+                await self._hear_segments(tape, emit)
             finally:
                 await end_tasks(filling)
+        if not tape.total_bytes:
+            raise BadInputError("the audio holds not a single sample")
 
-    async def _hear_with_retries(self, utterance: Utterance) -> None:
+    def _tape(self, *, live: bool) -> Tape:
+        settings = self._settings
+        longest = settings.longest(self._max_model_len)
+        look_for_pause = min(settings.look_for_pause, longest / 2)
+        plan = SegmentPlan(turns=settings.turns, look_for_pause=look_for_pause, longest=longest)
+        lead = settings.turns.lead + 1 if settings.turns is not None else 0
+        backlog = int((settings.backlog + lead) * realtime.BYTES_PER_SECOND) + 2 * settings.chunk_bytes
+        return Tape(plan, replayable=self._retry is not None, backlog_bytes=None if live else backlog)
+
+    async def _hear_segments(self, tape: Tape, emit: Emit) -> None:
+        utterance: Utterance | None = None
+        while (segment := await tape.next_segment()) is not None:
+            if utterance is None or self._settings.turns is not None:
+                utterance = Utterance(self._utterances, emit, self._clock, start=segment.start)
+                self._utterances += 1
+            await self._hear_segment(tape, segment, utterance)
+            await tape.release(segment)
+            if self._settings.turns is not None:
+                utterance.complete()
+        if utterance is not None and self._settings.turns is None:
+            utterance.complete()
+
+    async def _hear_segment(self, tape: Tape, segment: Segment, utterance: Utterance) -> None:
+        failures = 0
+        wordless = False
         while True:
+            shown = utterance.shown
             try:
-                await self._attempt(utterance)
+                await self._attempt(tape, segment, utterance, wordless_before=wordless)
             except BadInputError:
                 raise
             except VoiceError as error:
-                retries = utterance.clock.retries
-                hopeless = not can_recover(error, reconnecting=retries > 0)
-                if self._retry is None or hopeless or retries >= self._retry.attempts:
-                    raise TranscriptionInterruptedError(error, text_so_far=utterance.shown, retries=retries) from error
-                utterance.clock.retries = retries + 1
+                if len(utterance.shown) > len(shown):
+                    failures = 0  # it came further than ever before: the budget is for what does not get on
+                wordless = wordless or (isinstance(error, StallError) and error.wordless)
+                retry = self._retry
+                if retry is None or failures >= retry.attempts or not can_recover(error, reconnecting=True):
+                    raise TranscriptionInterruptedError(
+                        error, text_so_far=utterance.shown, retries=utterance.clock.retries
+                    ) from error
+                failures += 1
+                utterance.clock.retries += 1
                 utterance.emit(Notice("reconnecting", f"{error.message}; opening a new stream and sending again"))
-                await self._clock.sleep(self._retry.wait(retries + 1))
+                await self._clock.sleep(retry.wait(failures))
             else:
                 return
 
-    async def _attempt(self, utterance: Utterance) -> None:
+    async def _attempt(self, tape: Tape, segment: Segment, utterance: Utterance, *, wordless_before: bool) -> None:
         complete = False
         try:
             session = await self._ready()
             if not self._announced:
                 self._announced = True
                 utterance.emit(SessionStarted(session.id, session.connect_ms))
-            await utterance.hear(session, self._settings)
+            hearing = Hearing(
+                session,
+                tape,
+                segment,
+                utterance,
+                settings=self._settings,
+                clock=self._clock,
+                wordless_before=wordless_before,
+            )
+            await hearing.run()
             complete = True
         finally:
             if not complete:  # what the server still holds of it would spoil the next utterance
                 await self._drop()
 
     async def _ready(self) -> RealtimeSession:
-        if self._session is not None and self._session.connection.ended:
-            await self._drop()
+        """Return a session that will last for a segment: the one there is, or a new one."""
+        if self._session is not None:
+            age = self._clock.now() - self._session.opened_at
+            too_old = age + self._settings.longest(self._max_model_len) > self._settings.stream_lifetime
+            if too_old or self._session.connection.ended:
+                await self._drop()
         if self._session is None:
             self._session = await self._open()
         return self._session
 
     async def _open(self) -> RealtimeSession:
-        session = await RealtimeSession.open(self._opener, self._model, self._settings)
+        session = await RealtimeSession.open(self._opener, self._model, self._settings, self._clock)
         self._announced = False
         return session
 

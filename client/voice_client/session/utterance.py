@@ -1,187 +1,98 @@
-"""One utterance on one session: audio up, words down, at the same time."""
+"""What is known of one utterance, over all its segments and all attempts to have them heard."""
 
-import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
-from types import TracebackType
-from typing import Self
 
 from voice_client.audio.pacing import Clock
-from voice_client.errors import BadInputError, DeadlineError, ModelError
 from voice_client.protocol import realtime
-from voice_client.session.connection import Connection, StreamOpener
-from voice_client.session.ending import end_tasks
+from voice_client.protocol.realtime import BYTES_PER_SECOND, Usage
 from voice_client.session.events import Final, Partial, TranscriptEvent
 from voice_client.session.metrics import HearingClock
-from voice_client.session.recording import Recording
-from voice_client.session.settings import TranscriberSettings
+from voice_client.session.segments import Segment
 
 type Emit = Callable[[TranscriptEvent], None]
 """Takes an event to the caller; never blocks."""
 
 
-class RealtimeSession:
-    """A connection on which the model has been chosen."""
-
-    def __init__(self, connection: Connection[realtime.ServerEvent], session_id: str, connect_ms: float) -> None:
-        self.connection = connection
-        self.id = session_id
-        self.connect_ms = connect_ms
-
-    @classmethod
-    async def open(cls, opener: StreamOpener, model: str, settings: TranscriberSettings) -> Self:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        connection = await Connection.open(opener, realtime.parse)
-        try:
-            try:
-                async with asyncio.timeout(settings.session_created):
-                    created = await cls._created(connection)
-            except TimeoutError as error:
-                raise DeadlineError(
-                    f"the model sent no session.created within {settings.session_created:g} s of the connection"
-                ) from error
-            connect_ms = (loop.time() - started) * 1000
-            await connection.send(realtime.session_update(model))
-        except BaseException:
-            await connection.close()
-            raise
-        return cls(connection, created.id, connect_ms)
-
-    @staticmethod
-    async def _created(connection: Connection[realtime.ServerEvent]) -> realtime.SessionCreated:
-        while True:
-            match (await connection.receive()).event:
-                case realtime.SessionCreated() as created:
-                    return created
-                case realtime.ErrorEvent() as error:
-                    raise _model_error(error)
-                case _:
-                    continue
-
-
 class Utterance:
-    """What is kept of one utterance over all attempts to have it heard."""
+    """Text, usage and times of an utterance.
 
-    def __init__(self, number: int, recording: Recording, emit: Emit, time: Clock) -> None:
+    Args:
+        number: counts the utterances of a transcriber.
+        emit: takes events to the caller.
+        time: the sessions' clock.
+        start: offset of its first byte in the audio.
+    """
+
+    def __init__(self, number: int, emit: Emit, time: Clock, *, start: int) -> None:
         self.number = number
-        self.recording = recording
         self.emit = emit
         self.clock = HearingClock()
         self.shown = ""
         """The text of the last `Partial`."""
+        self._heard = ""
+        """The text of the segments that are complete."""
+        self._usage: Usage | None = None
+        self._start = self._end = start
+        self._audio_bytes = 0
+        self._connect_ms = 0.0
         self._time = time
 
-    async def hear(self, session: RealtimeSession, settings: TranscriberSettings) -> None:
-        """Send the recording and emit what is heard, to the `Final`."""
-        deadline = _DoneDeadline(settings)
-        sending = asyncio.create_task(self._send(session, deadline), name="voice-sender")
-        receiving = asyncio.create_task(self._receive(session, deadline), name="voice-receiver")
-        try:
-            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and not receiving.done():
-                failed = sending.exception()
-                if failed is None:
-                    await asyncio.wait({receiving})
-                elif not isinstance(failed, BadInputError):
-                    # A broken stream fails on both sides, but only the receiving side can tell what the model said.
-                    await asyncio.wait({receiving}, timeout=settings.cause)
-            (receiving if receiving.done() else sending).result()
-        finally:
-            await end_tasks(sending, receiving)
+    def sent(self, pcm: bytes) -> None:
+        """Note a chunk that goes up now."""
+        self.clock.sent(pcm, self._time.now())
 
-    async def _send(self, session: RealtimeSession, deadline: "_DoneDeadline") -> None:
-        await session.connection.send(realtime.start())
-        async with aclosing(self.recording.chunks()) as chunks:
-            async for chunk in chunks:
-                self.clock.sent(chunk, self._time.now())
-                await session.connection.send(realtime.append(chunk))
-        if not self.recording.total_bytes:
-            raise BadInputError("the audio holds not a single sample")
-        deadline.start(self.recording.total_bytes / realtime.BYTES_PER_SECOND)
+    def all_sent(self) -> None:
+        """Note that a segment's final commit goes up now."""
         self.clock.final_commit(self._time.now())
-        await session.connection.send(realtime.finish())
 
-    async def _receive(self, session: RealtimeSession, deadline: "_DoneDeadline") -> None:
-        text = ""
-        async with deadline:
-            while True:
-                received = await session.connection.receive()
-                deadline.progress()
-                match received.event:
-                    case realtime.TranscriptionDelta(delta) if delta:
-                        text += delta
-                        self._partial(text, delta)
-                    case realtime.TranscriptionDone() as done:
-                        self._final(done, session, ended=deadline.started)
-                        return
-                    case realtime.ErrorEvent() as error:
-                        raise _model_error(error)
-                    case _:  # an empty delta, or an event of a later release
-                        continue
-
-    def _partial(self, text: str, delta: str) -> None:
+    def words(self, segment_text: str) -> None:
+        """Tell the caller what has been heard of the segment under way."""
         now = self._time.now()
         self.clock.words(now)
+        text = joined(self._heard, segment_text)
         if len(text) <= len(self.shown):
             return  # a replay hears again what was shown already
         added = text[len(self.shown) :] if text.startswith(self.shown) else text
         self.shown = text
-        self.emit(Partial(self.number, text, added if self.clock.retries else delta, self.clock.since_start(now)))
+        self.emit(Partial(self.number, text, added, self.clock.since_start(now)))
 
-    def _final(self, done: realtime.TranscriptionDone, session: RealtimeSession, *, ended: bool) -> None:
-        if not ended:
-            self.shown = done.text
-            # vLLM ends an utterance that reaches the model's length like any other (measured with 0.33).
-            seconds = self.recording.total_bytes / realtime.BYTES_PER_SECOND
-            raise ModelError(
-                f"the model ended the utterance {seconds:.0f} s into the audio, before its end",
-                advice="It reached the model's longest input: raise max_model_len, or send the audio in parts",
-            )
+    def segment_heard(self, segment: Segment, done: realtime.TranscriptionDone, *, connect_ms: float) -> None:
+        """Note that a segment is complete."""
+        assert segment.end is not None  # noqa: S101 - it was sent to its end
+        self._heard = joined(self._heard, done.text)
+        self._usage = _sum(self._usage, done.usage)
+        self._end = segment.end
+        self._audio_bytes += segment.end - segment.start
+        self._connect_ms = connect_ms
+
+    def complete(self) -> None:
+        """Tell the caller that the utterance is over."""
         now = self._time.now()
-        metrics = self.clock.result(connect_ms=session.connect_ms, audio_bytes=self.recording.total_bytes, now=now)
-        self.emit(Final(self.number, done.text, done.usage, metrics, self.clock.since_start(now)))
+        metrics = self.clock.result(connect_ms=self._connect_ms, audio_bytes=self._audio_bytes, now=now)
+        self.emit(
+            Final(
+                self.number,
+                self._heard,
+                self._usage,
+                metrics,
+                self.clock.since_start(now),
+                start=self._start / BYTES_PER_SECOND,
+                end=self._end / BYTES_PER_SECOND,
+            )
+        )
 
 
-class _DoneDeadline:
-    """Ends the wait for `done`; runs only from the final commit on, since audio can take any time before."""
-
-    def __init__(self, settings: TranscriberSettings) -> None:
-        self._settings = settings
-        self._timeout = asyncio.timeout(None)
-        self._latest = 0.0
-        self.started = False
-        self._running = False
-
-    def start(self, audio_seconds: float) -> None:
-        self.started = True
-        self._latest = asyncio.get_running_loop().time() + audio_seconds + self._settings.done_slack
-        self.progress()
-
-    def progress(self) -> None:
-        if self.started and self._running:
-            quiet = asyncio.get_running_loop().time() + self._settings.done_silence
-            self._timeout.reschedule(min(quiet, self._latest))
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-        self._running = True
-        self.progress()  # the audio may have ended already
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._running = False
-        try:
-            await self._timeout.__aexit__(kind, error, traceback)
-        except TimeoutError as late:
-            raise DeadlineError("the model sent no transcription.done after the end of the audio") from late
+def joined(before: str, after: str) -> str:
+    """Join the texts of two segments: with one space where neither brings one."""
+    gap = "" if not before or not after or before[-1].isspace() or after[0].isspace() else " "
+    return f"{before}{gap}{after}"
 
 
-def _model_error(event: realtime.ErrorEvent) -> ModelError:
-    return ModelError(
-        f"the model answered with an error: {event.message}",
-        error_code=event.code,
-        retryable=event.passing,
-        advice="Look into the endpoint's log group",
+def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+    if one is None or other is None:
+        return one or other
+    return Usage(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+        total_tokens=one.total_tokens + other.total_tokens,
     )

@@ -242,19 +242,6 @@ async def test_a_file_that_turns_out_damaged_is_bad_input(stt_server: Any, sound
         assert (await hear(ear, sound(1.0)))[-1].text.split() == words(4).split()
 
 
-async def test_memory_holds_no_sent_audio_without_retry(stt_server: Any, sound: Any) -> None:
-    from voice_client.session.recording import Recording
-
-    recording = Recording(replayable=False, backlog_chunks=4)
-    async with sound(60.0).open(rate=16_000, chunk_bytes=4096) as reader:
-        filling = asyncio.create_task(recording.fill(reader, None))
-        most = 0
-        async for _ in recording.chunks():
-            most = max(most, sum(chunk is not None for chunk in recording._chunks))
-        await filling
-    assert most <= 4
-
-
 class TestServersThatMisbehave:
     """What the stand-in never does, but real servers did."""
 
