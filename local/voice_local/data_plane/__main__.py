@@ -2,8 +2,9 @@
 
     python -m voice_local.data_plane --container-port 8080 --endpoint-name dev-voice-stt
 
-Prints one JSON line when it is ready (`url`, `ca_bundle`, `access_key`, `secret_key`, `region`, `endpoint`) and serves
-until SIGINT or SIGTERM.
+Prints one JSON line when it is ready and serves until SIGINT or SIGTERM. The line holds `url` and `ca_bundle` (HTTP/2),
+`plain_url` (HTTP/1.1), `access_key`, `secret_key`, `region`, `endpoint`, and `faults_url` and `admin_token` for making
+things go wrong while it runs (docs/data-plane.md).
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from voice_local.data_plane import DataPlane, DataPlaneError, DataPlaneSettings, TlsMaterial
+from voice_local.data_plane import DataPlane, DataPlaneError, DataPlaneSettings, Fault, TlsMaterial
 from voice_local.identity import LocalIdentity
 from voice_local.interfaces import EndpointStatus, EndpointView, ServingContainer
 
@@ -32,8 +33,16 @@ class _OneEndpoint:
         return self.view if endpoint_name == self.view.name else None
 
 
-async def serve(container_port: int, endpoint_name: str, port: int, accept_seconds: float, folder: Path) -> None:
-    """Serve one endpoint until a signal comes.
+async def serve(
+    container_port: int,
+    endpoint_name: str,
+    *,
+    port: int,
+    folder: Path,
+    settings: DataPlaneSettings,
+    faults: Sequence[Fault],
+) -> None:
+    """Serve one endpoint until a signal comes, with `faults` armed from the start.
 
     Raises:
         DataPlaneError: the port is taken or the folder cannot be written.
@@ -42,13 +51,17 @@ async def serve(container_port: int, endpoint_name: str, port: int, accept_secon
     container = ServingContainer(variant="AllTraffic", port=container_port, bidirectional=True)
     directory = _OneEndpoint(EndpointView(endpoint_name, EndpointStatus.IN_SERVICE, (container,)))
     tls = TlsMaterial.create(folder)
-    settings = DataPlaneSettings(accept_seconds=accept_seconds)
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with DataPlane(directory, identity, tls=tls, port=port, settings=settings) as plane:
+        for fault in faults:
+            plane.faults.arm(fault)
         ready = {
             "url": plane.url,
+            "plain_url": plane.plain_url,
+            "faults_url": plane.faults_url,
+            "admin_token": plane.admin_token,
             "ca_bundle": str(tls.ca_bundle),
             "access_key": identity.access_key_id,
             "secret_key": identity.secret_access_key,
@@ -74,17 +87,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=DataPlaneSettings().accept_seconds,
         help="how long the container may take to accept the WebSocket (default: SageMaker's 0.25)",
     )
+    parser.add_argument(
+        "--receive-window",
+        type=int,
+        default=DataPlaneSettings().receive_window,
+        help="HTTP/2 flow-control window of a stream in bytes; a small one makes `stop-reading` felt at once",
+    )
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND[,FIELD=VALUE]...",
+        help="make something go wrong, e.g. reset-stream,after=5; may be given several times",
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
+        settings = DataPlaneSettings(accept_seconds=options.accept_seconds, receive_window=options.receive_window)
+        faults = [Fault.parse(text) for text in options.fault]
         with tempfile.TemporaryDirectory(prefix="voice-data-plane-") as folder:
             asyncio.run(
                 serve(
                     options.container_port,
                     options.endpoint_name,
-                    options.port,
-                    options.accept_seconds,
-                    Path(folder),
+                    port=options.port,
+                    folder=Path(folder),
+                    settings=settings,
+                    faults=faults,
                 )
             )
     except (DataPlaneError, ValueError) as error:

@@ -1,7 +1,7 @@
 """InvokeEndpointWithBidirectionalStream: one HTTP/2 stream bridged to one WebSocket of a container.
 
-Three tasks share an open stream: client to container, container to client, and the pings. The second decides how the
-stream ends; a fault found by any of them becomes the stream's last event.
+Four tasks share an open stream: client to container, container to client, the pings, and the faults that were asked
+for. The second decides how the stream ends; a fault found by any of them becomes the stream's last event.
 """
 
 import asyncio
@@ -12,6 +12,8 @@ from websockets.exceptions import ConnectionClosed
 
 from voice_local.data_plane.container_socket import keep_alive
 from voice_local.data_plane.errors import StreamFaultError, model_stream_error, root_failure
+from voice_local.data_plane.fault_injection import FaultInjection
+from voice_local.data_plane.faults import Direction
 from voice_local.data_plane.http2 import Http2Stream
 from voice_local.data_plane.payload_parts import encode_fault, encode_message
 from voice_local.data_plane.request_events import RequestEvents
@@ -33,13 +35,19 @@ class BidirectionalRelay:
     """Relays one accepted stream until it ends."""
 
     def __init__(
-        self, stream: Http2Stream, websocket: ClientConnection, chain: EventChain, settings: DataPlaneSettings
+        self,
+        stream: Http2Stream,
+        websocket: ClientConnection,
+        chain: EventChain,
+        settings: DataPlaneSettings,
+        faults: FaultInjection,
     ) -> None:
         self.traffic = Traffic()
         self._stream = stream
         self._websocket = websocket
         self._chain = chain
         self._settings = settings
+        self._faults = faults
 
     async def run(self) -> StreamFaultError | None:
         """Relay until the container is done, something fails or the time is up; complete the response.
@@ -63,7 +71,9 @@ class BidirectionalRelay:
         seconds = self._settings.longest_stream_seconds
         try:
             async with asyncio.timeout(seconds) as longest, asyncio.TaskGroup() as group:
+                await self._faults.headers_sent()
                 children = [
+                    group.create_task(self._faults.watch()),
                     group.create_task(self._forward_input()),
                     group.create_task(keep_alive(self._websocket, self._settings)),
                 ]
@@ -86,8 +96,10 @@ class BidirectionalRelay:
         try:
             while not events.ended and (data := await self._stream.receive()) is not None:
                 for message in events.feed(data):
+                    await self._faults.hold(Direction.TO_CONTAINER)
                     await self._websocket.send(message)
                     self.traffic.to_container += 1
+                    await self._faults.passed(Direction.TO_CONTAINER)
             if not events.ended:
                 events.check_complete()
             if self._settings.input_end is InputEnd.CLOSE_WEBSOCKET:
@@ -104,8 +116,10 @@ class BidirectionalRelay:
         try:
             while True:
                 message = await self._websocket.recv()
+                await self._faults.hold(Direction.TO_CLIENT)
                 await self._stream.send(encode_message(message))
                 self.traffic.to_client += 1
+                await self._faults.passed(Direction.TO_CLIENT)
         except ConnectionClosed as closed:
             received = closed.rcvd
             if received is not None and received.code == NORMAL_CLOSURE:

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from h2.config import H2Configuration
@@ -26,8 +27,11 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
+from hyperframe.frame import GoAwayFrame
 
+from voice_local.data_plane.connections import Connections
 from voice_local.data_plane.errors import StreamBrokenError
+from voice_local.data_plane.request_stream import Serve
 from voice_local.data_plane.settings import DataPlaneSettings
 
 _log = logging.getLogger("voice_local.data_plane.http2")
@@ -38,8 +42,6 @@ _LARGEST_WINDOW = 2**31 - 1
 # together they stall a stream of small events. The option does not exist on macOS, nor does it last: it is set again
 # after every read.
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-
-type Serve = Callable[["Http2Stream"], Coroutine[Any, Any, None]]
 
 
 class Http2Stream:
@@ -55,10 +57,17 @@ class Http2Stream:
         self._taken = 0
         self._input_ended = False
         self._outgoing = memoryview(b"")
+        self._reading_stopped = False
+        self._writing_stopped = False
         self._broken: str | None = None
         self._readable = asyncio.Event()
         self._sendable = asyncio.Event()
         self._broke = asyncio.Event()
+
+    @property
+    def connection(self) -> "Http2Connection":
+        """The connection this stream is part of."""
+        return self._connection
 
     async def receive(self) -> bytes | None:
         """Return what has arrived since the last call, waiting for it; None when the client has ended its half.
@@ -67,9 +76,9 @@ class Http2Stream:
             StreamBrokenError: the client reset the stream or is gone.
         """
         self._acknowledge_taken()
-        while not self._received:
+        while self._reading_stopped or not self._received:
             self._raise_if_broken()
-            if self._input_ended:
+            if self._input_ended and not self._reading_stopped:
                 return None
             self._readable.clear()
             await self._readable.wait()
@@ -102,7 +111,7 @@ class Http2Stream:
             await self._connection.wait_writable()
             self._raise_if_broken()
             window = self._connection.send_window(self.stream_id) if self._outgoing else 0
-            if self._outgoing and window <= 0:
+            if self._writing_stopped or (self._outgoing and window <= 0):
                 self._sendable.clear()
                 await self._sendable.wait()
                 continue
@@ -129,8 +138,17 @@ class Http2Stream:
     def reset(self, code: ErrorCodes) -> None:
         """Send RST_STREAM. Does nothing on a stream that is already gone."""
         if self._broken is None:
-            self._connection.reset_stream(self.stream_id, code)
+            if not self._writing_stopped:
+                self._connection.reset_stream(self.stream_id, code)
             self.on_broken(f"the platform reset the stream ({code.name})")
+
+    def stop_reading(self) -> None:
+        """Take nothing more: `receive` waits until the stream breaks, and the client's window stays as it is."""
+        self._reading_stopped = True
+
+    def stop_writing(self) -> None:
+        """Send nothing more on this stream: `send` waits until the stream breaks, and a reset is not sent either."""
+        self._writing_stopped = True
 
     async def wait_broken(self) -> None:
         """Wait until the client resets the stream or is gone, and raise.
@@ -179,36 +197,10 @@ class Http2Stream:
             raise StreamBrokenError(self._broken)
 
 
-class Http2Connections:
-    """The connections of one server, so that they can be ended together."""
-
-    def __init__(self) -> None:
-        self._open: set[Http2Connection] = set()
-        self._admitting = True
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def admit(self, connection: "Http2Connection") -> bool:
-        """Take a connection in; False when the server has begun to stop, even while that client shook hands."""
-        if self._admitting:
-            self._open.add(connection)
-        return self._admitting
-
-    def dismiss(self, connection: "Http2Connection") -> None:
-        """Forget a connection whose socket and tasks are gone."""
-        self._open.discard(connection)
-
-    async def shut_down(self, seconds: float) -> None:
-        """End every connection and let no other in."""
-        self._admitting = False
-        await asyncio.gather(*(connection.shut_down(seconds) for connection in self._open))
-
-
 class Http2Connection(asyncio.Protocol):
     """One TLS socket. Every request becomes a task that runs `serve`."""
 
-    def __init__(self, serve: Serve, settings: DataPlaneSettings, siblings: Http2Connections) -> None:
+    def __init__(self, serve: Serve, settings: DataPlaneSettings, siblings: Connections) -> None:
         self._serve = serve
         self._settings = settings
         self._siblings = siblings
@@ -220,6 +212,9 @@ class Http2Connection(asyncio.Protocol):
         self._writable.set()
         self._lost = asyncio.Event()
         self._closing = False
+        self._last_stream_id: int | None = None
+        self._reading_stopped = False
+        self._writing_stopped = False
         self._idle: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._socket: Any = None
@@ -337,8 +332,43 @@ class Http2Connection(asyncio.Protocol):
             self._closing = True
             self._transport.close()
 
+    def kill(self) -> None:
+        """Drop the socket with a TCP reset, as the kernel does for a process that died with data unread."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # gone already
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.abort()
+
+    def close(self) -> None:
+        """Close TLS and TCP in order, without GOAWAY."""
+        if not self._closing and self._transport is not None:
+            self._abandon("the platform closed the connection")
+
+    def announce_end(self) -> None:
+        """Send GOAWAY(NO_ERROR), refuse new streams, and close the connection when its last stream is over.
+
+        h2 takes a connection for closed once it has sent GOAWAY, so that the frame is written around it.
+        """
+        if self._closing or self._transport is None or self._last_stream_id is not None:
+            return
+        self._last_stream_id = self._h2.highest_inbound_stream_id
+        self._flush()
+        self._write(GoAwayFrame(0, last_stream_id=self._last_stream_id, error_code=ErrorCodes.NO_ERROR).serialize())
+
+    def stop_reading(self) -> None:
+        """Read nothing more from the socket, not even that the client closed it."""
+        self._reading_stopped = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def stop_writing(self) -> None:
+        """Write nothing more to the socket; what streams send is held in memory, up to the client's windows."""
+        self._writing_stopped = True
+
     async def shut_down(self, seconds: float) -> None:
         """End every stream and the connection; returns when tasks and socket are gone."""
+        if self._reading_stopped or self._writing_stopped:
+            self.abort()  # nothing can be said in order on a socket that is not read or written
         for task in self._tasks:
             task.cancel()
         try:
@@ -373,6 +403,9 @@ class Http2Connection(asyncio.Protocol):
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+        if self._last_stream_id is not None:
+            self.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
+            return
         decoded = [(_text(name), _text(value)) for name, value in headers]
         stream = Http2Stream(self, stream_id, decoded)
         self._streams[stream_id] = stream
@@ -397,11 +430,17 @@ class Http2Connection(asyncio.Protocol):
             self._siblings.dismiss(self)
 
     def _watch_idleness(self) -> None:
-        if not self._closing:
+        if self._last_stream_id is not None:
+            self.go_away()
+        elif not self._closing:
             self._idle = self._loop.call_later(self._settings.idle_connection_seconds, self.go_away)
 
     def _flush(self) -> None:
-        if self._transport is not None and not self._transport.is_closing() and (data := self._h2.data_to_send()):
+        if not self._writing_stopped and (data := self._h2.data_to_send()):
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing() and not self._writing_stopped:
             self._transport.write(data)
 
     def _abandon(self, reason: str) -> None:

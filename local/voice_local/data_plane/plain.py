@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import httpx
 
 from voice_local.data_plane.errors import RequestRefusedError, input_validation_error
-from voice_local.data_plane.http2 import Http2Stream
 from voice_local.data_plane.model_errors import ModelErrors
+from voice_local.data_plane.request_stream import RequestStream
 from voice_local.data_plane.settings import DataPlaneSettings
 from voice_local.data_plane.sigv4 import SignedRequest
 from voice_local.interfaces import ServingContainer
@@ -24,11 +24,11 @@ class PlainAnswer:
     body: bytes
 
 
-async def read_body(stream: Http2Stream, settings: DataPlaneSettings) -> bytes:
-    """Read the whole body of a request.
+async def read_body(stream: RequestStream, largest: int, settings: DataPlaneSettings) -> bytes:
+    """Read the whole body of a request, at most `largest` bytes.
 
     Raises:
-        RequestRefusedError: 413 when it is too large, 408 when it does not arrive in time.
+        RequestRefusedError: 400 when it is too large, 408 when it does not arrive in time.
         StreamBrokenError: the client reset the stream or is gone.
     """
     pieces: list[bytes] = []
@@ -37,8 +37,8 @@ async def read_body(stream: Http2Stream, settings: DataPlaneSettings) -> bytes:
         async with asyncio.timeout(settings.request_body_seconds):
             while (data := await stream.receive()) is not None:
                 size += len(data)
-                if size > settings.largest_plain_body:
-                    raise input_validation_error(f"The body has more than {settings.largest_plain_body} bytes.")
+                if size > largest:
+                    raise input_validation_error(f"The body has more than {largest} bytes.")
                 pieces.append(data)
     except TimeoutError:
         raise RequestRefusedError(

@@ -56,6 +56,13 @@ def signed_request(headers: Sequence[tuple[str, str]]) -> SignedRequest:
     return SignedRequest(pseudo.get(":method", ""), pseudo.get(":path", ""), rest)
 
 
+def unknown_operation(request: SignedRequest) -> RequestRefusedError:
+    """Answer 404: there is no such operation, or not over this protocol."""
+    return RequestRefusedError(
+        404, "UnknownOperationException", f"No operation here: {request.method} {request.target}"
+    )
+
+
 def find_route(request: SignedRequest) -> Route:
     """Return what the request asks for.
 
@@ -64,9 +71,7 @@ def find_route(request: SignedRequest) -> Route:
     """
     match = _ROUTE.fullmatch(request.target.partition("?")[0])
     if match is None or request.method != "POST":
-        raise RequestRefusedError(
-            404, "UnknownOperationException", f"No operation here: {request.method} {request.target}"
-        )
+        raise unknown_operation(request)
     return Route(match[2], match[1])
 
 

@@ -25,6 +25,8 @@ from h2.settings import SettingCodes, Settings
 DEADLINE = 10.0
 """Seconds that any one wait of a test may take."""
 
+GOAWAY_FRAME = 7
+
 STREAMING = "STREAMING-AWS4-HMAC-SHA256-EVENTS"
 
 
@@ -59,6 +61,8 @@ class Event:
 
     headers: dict[str, str]
     payload: bytes
+    sound: bool = True
+    """Whether the checksum of the whole frame is right."""
 
     def json(self) -> Any:
         return json.loads(self.payload)
@@ -74,7 +78,6 @@ def cut_events(buffer: bytearray) -> list[Event]:
             break
         raw = bytes(buffer[:total])
         del buffer[:total]
-        assert zlib.crc32(raw[:-4]) == struct.unpack("!I", raw[-4:])[0]
         headers: dict[str, str] = {}
         position, end = 12, 12 + headers_length
         while position < end:
@@ -85,7 +88,7 @@ def cut_events(buffer: bytearray) -> list[Event]:
             (size,) = struct.unpack_from("!H", raw, position + 1)
             headers[name] = raw[position + 3 : position + 3 + size].decode()
             position += 3 + size
-        events.append(Event(headers, raw[end:-4]))
+        events.append(Event(headers, raw[end:-4], zlib.crc32(raw[:-4]) == struct.unpack("!I", raw[-4:])[0]))
     return events
 
 
@@ -155,6 +158,8 @@ class BareStream:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytearray = field(default_factory=bytearray)
     events: list[Event] = field(default_factory=list)
+    corrupt: int = 0
+    """Frames with a wrong checksum; they are not among the events."""
     ended: bool = False
     reset: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -206,6 +211,11 @@ class BareConnection:
         self.streams: dict[int, BareStream] = {}
         self.closed = asyncio.Event()
         self.goaway: int | None = None
+        self.last_stream_id: int | None = None
+        self.loss: BaseException | None = None
+        """What ended the socket, None when it was closed in order."""
+        self.pongs = 0
+        self._partial = bytearray()
         self.acknowledging = True
         """Whether flow-control windows are opened again as data arrives."""
         self.windows = asyncio.Event()
@@ -258,18 +268,35 @@ class BareConnection:
             self.writer.write(data)
 
     async def _pump(self) -> None:
-        with contextlib.suppress(ConnectionError, ssl.SSLError):
+        try:
             while data := await self.reader.read(65536):
-                for event in self.h2.receive_data(data):
+                for event in self.h2.receive_data(self._without_goaway(data)):
                     self._on_event(event)
                 self.flush()
+        except (ConnectionError, ssl.SSLError) as error:
+            self.loss = error
         self.closed.set()
         for stream in self.streams.values():
             stream.changed.set()
 
+    def _without_goaway(self, data: bytes) -> bytes:
+        """Read GOAWAY here: h2 takes the connection for closed after it, RFC 9113 lets open streams go on."""
+        self._partial += data
+        kept = bytearray()
+        while len(self._partial) >= 9 and len(self._partial) >= (size := 9 + int.from_bytes(self._partial[:3])):
+            frame_bytes = bytes(self._partial[:size])
+            del self._partial[:size]
+            if frame_bytes[3] == GOAWAY_FRAME:
+                self.last_stream_id, self.goaway = struct.unpack_from("!II", frame_bytes, 9)
+                for stream in self.streams.values():
+                    stream.changed.set()
+            else:
+                kept += frame_bytes
+        return bytes(kept)
+
     def _on_event(self, event: h2.events.Event) -> None:
-        if isinstance(event, h2.events.ConnectionTerminated):
-            self.goaway = int(event.error_code or 0)
+        if isinstance(event, h2.events.PingAckReceived):
+            self.pongs += 1
         if isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
             self.windows.set()
         stream = self.streams.get(getattr(event, "stream_id", 0) or 0)
@@ -282,7 +309,9 @@ class BareConnection:
             case h2.events.DataReceived():
                 stream.body += event.data or b""
                 if stream.headers.get("content-type") == "application/vnd.amazon.eventstream":
-                    stream.events += cut_events(stream.body)
+                    events = cut_events(stream.body)
+                    stream.events += [event for event in events if event.sound]
+                    stream.corrupt += sum(not event.sound for event in events)
                 if self.acknowledging and event.flow_controlled_length:
                     self.h2.acknowledge_received_data(event.flow_controlled_length, stream.stream_id)
             case h2.events.StreamEnded():

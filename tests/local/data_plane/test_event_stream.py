@@ -130,7 +130,8 @@ def test_what_we_encode_others_decode() -> None:
     fault = model_stream_error("The container is gone.", "StreamBroken")
     unmodeled = StreamFaultError("InvalidSignatureException", "No.", modeled=False)
     encoded = bytearray(encode_message("ü") + encode_message(b"\xff") + encode_fault(fault) + encode_fault(unmodeled))
-    text, binary, exception, error = cut_events(encoded)
+    text, binary, exception, error = events = cut_events(encoded)
+    assert all(event.sound for event in events)
     assert (text.payload, text.headers["DataType"]) == ("ü".encode(), "UTF8")
     assert (binary.payload, binary.headers["DataType"]) == (b"\xff", "BINARY")
     assert exception.headers[":exception-type"] == "ModelStreamError"

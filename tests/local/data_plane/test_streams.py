@@ -1,11 +1,9 @@
 """Many streams, flow control both ways, clients that vanish, and the end of the data plane itself."""
 
 import asyncio
-import json
 import logging
 import socket
 import ssl
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ from voice_local.data_plane import DataPlane, DataPlaneError, DataPlaneSettings,
 from voice_local.data_plane.settings import MIB
 from voice_local.identity import LocalIdentity
 
-from .bare_client import DEADLINE, Signer, bare_connection
+from .bare_client import DEADLINE
 from .conftest import Directory, MakeSite, Site
+from .waiting import until
 
 PATH = "x-amzn-sagemaker-model-invocation-path"
 
@@ -25,12 +24,6 @@ async def opened(connection: Any, site: Site, path: str = "") -> Any:
     stream = await connection.open(site.endpoint, headers={PATH: path} if path else {})
     assert await stream.response() == 200
     return stream
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens in the server, which has no event to offer
-            await asyncio.sleep(0.01)
 
 
 # Flow control
@@ -191,7 +184,7 @@ async def test_a_failure_of_our_own_is_told_as_such(site: Site, monkeypatch: pyt
             await stream.end()
         assert event.headers[":exception-type"] == "InternalStreamFailure"
         with monkeypatch.context() as patch:
-            patch.setattr("voice_local.data_plane.server.find_container", defect)
+            patch.setattr("voice_local.data_plane.operations.find_container", defect)
             stream = await connection.open(site.endpoint)
             assert (await stream.error())[:2] == (500, "InternalServerError")
         await sibling.send(b"unharmed")
@@ -337,29 +330,3 @@ async def test_no_word_of_a_stream_is_logged(site: Site, caplog: pytest.LogCaptu
     assert any(f"stream open request={request_id}" in line for line in ours)
     assert all("secret" not in line for line in ours)
     assert site.identity.secret_access_key not in caplog.text
-
-
-async def test_the_command_serves_a_running_container(site: Site) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "voice_local.data_plane"),
-        *("--container-port", str(site.container.port), "--endpoint-name", "dev-x", "--accept-seconds", "5"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), DEADLINE)
-        await talk_to(line)
-    finally:
-        process.terminate()
-        assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
-
-
-async def talk_to(line: bytes) -> None:
-    ready = json.loads(line)
-    signer = Signer(ready["access_key"], ready["secret_key"], ready["region"])
-    async with bare_connection(ready["url"], Path(ready["ca_bundle"]), signer) as connection:
-        stream = await connection.open("dev-x")
-        assert await stream.response() == 200
-        await stream.send(b"hello")
-        assert (await stream.next_event()).payload == b"hello"
