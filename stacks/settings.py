@@ -193,6 +193,11 @@ def read_context(cdk_json: Path) -> dict[str, Any]:
     return context
 
 
+def setting_keys() -> tuple[str, ...]:
+    """Return every key that can stand after `-c`, for example `tts.scaling.max_instances`."""
+    return tuple(key for key in _setting_keys(StageSettings) if key != _STAGE_KEY)
+
+
 def _merge(stage: Mapping[str, Any], overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[SettingsProblem]]:
     """Put dotted overrides over a stage's object, in copies; report the keys that are no setting."""
     known = set(_setting_keys(StageSettings)) - {_STAGE_KEY}

@@ -143,9 +143,12 @@ class VoiceStack(Stack):
         return VoiceNetwork(
             self,
             "Network",
-            # The zones are asked for and never used: nothing here selects subnets by zone.
+            # Zones and route tables are asked for and never used: nothing here selects subnets by them.
             vpc=ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=vpc.id, availability_zones=["unused"]),
-            subnets=[ec2.Subnet.from_subnet_id(self, subnet_id, subnet_id) for subnet_id in vpc.subnet_ids],
+            subnets=[
+                ec2.Subnet.from_subnet_attributes(self, subnet_id, subnet_id=subnet_id, route_table_id="unused")
+                for subnet_id in vpc.subnet_ids
+            ],
             internet_egress=vpc.internet_egress,
         )
 

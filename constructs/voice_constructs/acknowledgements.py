@@ -4,9 +4,11 @@
 one resource. There is deliberately no way to acknowledge a finding for a whole stack.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
-from aws_cdk import Acknowledgment, CfnResource, Validations
+from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
 
@@ -36,3 +38,18 @@ def acknowledge(construct: IConstruct, scanner: Scanner, rule: str, *, reason: s
             f"{construct.node.path} is not one resource; acknowledge the finding on the resource it is about"
         )
     Validations.of(resource).acknowledge(Acknowledgment(id=f"{scanner.value}::{rule}", reason=reason))
+
+
+def wildcard_resource(scope: IConstruct, arn: str) -> str:
+    """Return cdk-nag's rule of one wildcard in one IAM resource, in the way cdk-nag writes the ARN down."""
+    return f"AwsSolutions-IAM5[Resource::{_written(Stack.of(scope).resolve(arn))}]"
+
+
+def _written(value: Any) -> str:
+    """Write a resolved ARN as cdk-nag does: `Fn::Join` joined, references and attributes in angle brackets."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    ((name, argument),) = value.items()
+    if name == "Fn::Join":
+        return str(argument[0]).join(_written(part) for part in argument[1])
+    return f"<{'.'.join(argument) if isinstance(argument, list) else argument}>"

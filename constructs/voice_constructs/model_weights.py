@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
 
+from voice_constructs.acknowledgements import Scanner, acknowledge, wildcard_resource
 from voice_constructs.errors import InvalidPropertiesError
 
 MODEL_DIRECTORY = "/opt/ml/model"
@@ -124,9 +125,15 @@ class _S3Weights(ModelWeights):
 
     def bind(self, grantee: iam.IGrantable) -> BoundWeights:
         # Not bucket.grant_read(): it grants s3:GetObject*, GetBucket* and List*, of which two actions are needed.
-        iam.Grant.add_to_principal(
-            grantee=grantee, actions=["s3:GetObject"], resource_arns=[self._bucket.arn_for_objects(f"{self._prefix}*")]
-        )
+        objects = self._bucket.arn_for_objects(f"{self._prefix}*")
+        iam.Grant.add_to_principal(grantee=grantee, actions=["s3:GetObject"], resource_arns=[objects])
+        if isinstance(grantee, iam.Role):
+            acknowledge(
+                grantee.node.find_child("DefaultPolicy"),
+                Scanner.CDK_NAG,
+                wildcard_resource(grantee, objects),
+                reason="The objects of one model's prefix, to be read only.",
+            )
         iam.Grant.add_to_principal(
             grantee=grantee,
             actions=["s3:ListBucket"],

@@ -141,8 +141,7 @@ class VoiceEndpoint(MeasuredEndpoint):
         self._image_uri = image.bind(self, self.role)
         self._weights = weights.bind(self.role)
         self._needs_egress = weights.needs_egress
-        if network is not None:
-            network.grant_attach(self.role)
+        self._attach_policy = network.grant_attach(self.role) if network is not None else None
 
         self.models: dict[bool, sagemaker.CfnModel] = {}
         """The model for GPUs with bfloat16 (True) and the one for those without (False), as far as pools need them."""
@@ -264,8 +263,8 @@ class VoiceEndpoint(MeasuredEndpoint):
         )
         # SageMaker tries the role when the model is created: its policy must be attached by then.
         model.node.add_dependency(self.role.node.find_child("DefaultPolicy"))
-        if self._network is not None:
-            model.node.add_dependency(self._network)
+        if self._attach_policy is not None:
+            model.node.add_dependency(self._attach_policy)
         if self._needs_egress:
             acknowledge(
                 model,

@@ -6,13 +6,13 @@ endpoint passes HTTP/2 streams on port 8443 (docs/operations.md).
 
 from collections.abc import Sequence
 
-from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from voice_constructs.acknowledgements import Scanner, acknowledge
+from voice_constructs.acknowledgements import Scanner, acknowledge, wildcard_resource
 
 STREAM_PORT = 8443
 """Where the SageMaker runtime takes bidirectional streams."""
@@ -63,11 +63,11 @@ class VoiceNetwork(Construct):
             subnets=[subnet.subnet_id for subnet in self._subnets],
         )
 
-    def grant_attach(self, role: iam.Role) -> None:
+    def grant_attach(self, role: iam.Role) -> iam.Policy:
         """Let an execution role put network interfaces into these subnets.
 
         The actions are those of the SageMaker developer guide for CreateModel with a VPC; where EC2 takes a resource,
-        it is given.
+        it is given. A model must not be created before the policy that is returned.
         """
         stack = Stack.of(self)
 
@@ -76,6 +76,7 @@ class VoiceNetwork(Construct):
                 service="ec2", resource=resource, resource_name=name, arn_format=ArnFormat.SLASH_RESOURCE_NAME
             )
 
+        any_interface = arn("network-interface", "*")
         policy = iam.Policy(
             self,
             "AttachPolicy",
@@ -89,7 +90,7 @@ class VoiceNetwork(Construct):
                         "ec2:DeleteNetworkInterfacePermission",
                     ],
                     resources=[
-                        arn("network-interface", "*"),
+                        any_interface,
                         arn("security-group", self.security_group.security_group_id),
                         *(arn("subnet", subnet.subnet_id) for subnet in self._subnets),
                     ],
@@ -112,14 +113,13 @@ class VoiceNetwork(Construct):
             "AwsSolutions-IAM5[Resource::*]",
             reason="EC2's Describe actions take no resource.",
         )
-        region, account = ("<AWS::Region>" if stack.region == Aws.REGION else stack.region), stack.account
-        account = "<AWS::AccountId>" if account == Aws.ACCOUNT_ID else account
         acknowledge(
             policy,
             Scanner.CDK_NAG,
-            f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:{region}:{account}:network-interface/*]",
+            wildcard_resource(self, any_interface),
             reason="A network interface gets its id when it is created; subnet and security group are given by id.",
         )
+        return policy
 
 
 class VoiceVpcEndpoints(Construct):

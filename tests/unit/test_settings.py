@@ -1,5 +1,6 @@
 """A wrong setting of each kind is one clear message that names the key; all of them come at once."""
 
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -7,7 +8,7 @@ import pytest
 
 from stacks.endpoint_settings import S3Location
 from stacks.names import Service, endpoint_name, parameter_name
-from stacks.settings import LOG_RETENTION_DAYS, SettingsError, StageSettings, load_settings, read_context
+from stacks.settings import LOG_RETENTION_DAYS, SettingsError, StageSettings, load_settings, read_context, setting_keys
 from voice_constructs.inference_ami import CudaVersion
 
 CDK_JSON = Path(__file__).resolve().parents[2] / "cdk.json"
@@ -152,6 +153,20 @@ class TestMistakes:
             ("stt.server_arguments.hf_token", "hf_x", "is a secret"),
             ("stt.server_arguments.max_model_len", "1", "setting of its own, max_model_len"),
             ("tts.server_arguments.port", "80", "fixed by SageMaker"),
+            ("paused", "maybe", "valid boolean"),
+            ("owner", "me<script>", "should match pattern"),
+            ("stt.scaling.min_instances", "0", "greater than or equal to 1"),
+            ("tts.scaling.streams_per_instance", "0", "greater than 0"),
+            ("tts.scaling.scale_in_cooldown_seconds", "-1", "greater than or equal to 0"),
+            ("tts.update.termination_wait_seconds", "60", "greater than or equal to 1800"),
+            ("tts.update.canary_percent", "90", "less than or equal to 50"),
+            ("monitoring.alarms_email", "nobody", "is no e-mail address"),
+            ("monitoring.alarms_topic_arn", "my-topic", "is no ARN of an SNS topic"),
+            ("vpc.id", "default", "should match pattern"),
+            ("vpc.cidr", "10.0.0.0", "should match pattern"),
+            ("vpc.route_table_ids", "main", "no id of the form rtb-"),
+            ("vpc.subnet_ids", "subnet-0123456789abcdef0", "vpc.id is not"),
+            ("vpc.create_endpoints", "true", "no vpc.id"),
         ],
     )
     def test_one_wrong_value_is_one_message_that_names_its_key(self, key: str, value: str, says: str) -> None:
@@ -228,6 +243,84 @@ class TestMistakes:
     @pytest.mark.parametrize("stt", ["x", 3, ["model"]])
     def test_a_section_of_the_wrong_shape_is_named_even_under_an_override(self, stt: object) -> None:
         assert "stt" in problems_of({"stt": stt}, stt__model="a/b")
+
+
+class TestTogether:
+    """Values that are right by themselves and wrong with one another."""
+
+    def test_min_above_max(self) -> None:
+        message = problems_of(stt__scaling__min_instances="3", stt__scaling__max_instances="2")
+        assert "2 is less than min_instances (3)" in message["stt.scaling.max_instances"]
+
+    def test_a_count_outside_of_the_scaling_limits(self) -> None:
+        message = problems_of(tts__instance_count="5", tts__scaling__max_instances="2")["tts.scaling"]
+        assert "instance_count (5) is not between min_instances (1) and max_instances (2)" in message
+        assert "-c tts.scaling.max_instances=..." in message
+
+    def test_a_count_without_scaling_is_free(self) -> None:
+        assert load(tts__instance_count="5").tts.certain_instance_count == 5
+        assert load(tts__instance_count="2", tts__scaling__max_instances="4").tts.certain_instance_count == 1
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("alarms_email", "a@example.com"),
+            ("alarms_topic_arn", "arn:aws:sns:us-east-1:111122223333:on-call"),
+        ],
+    )
+    def test_somebody_to_tell_and_nothing_to_tell(self, key: str, value: str) -> None:
+        message = problems_of({"monitoring": {"alarms": False, key: value}})[f"monitoring.{key}"]
+        assert "monitoring.alarms is false" in message
+
+    def test_mail_and_a_topic_of_ones_own(self) -> None:
+        message = problems_of(
+            monitoring__alarms_email="a@example.com",
+            monitoring__alarms_topic_arn="arn:aws:sns:us-east-1:111122223333:on-call",
+        )
+        assert "give alarms_email or alarms_topic_arn" in message["monitoring.alarms_topic_arn"]
+
+    def test_a_vpc_without_subnets(self) -> None:
+        vpc = {"id": "vpc-0123abcd", "internet_egress": True}
+        assert "at least one subnet" in problems_of({"vpc": vpc})["vpc.subnet_ids"]
+
+    def test_vpc_endpoints_need_to_know_where(self) -> None:
+        vpc = {
+            "id": "vpc-0123abcd",
+            "subnet_ids": ["subnet-0123abcd"],
+            "internet_egress": True,
+            "create_endpoints": True,
+        }
+        found = problems_of({"vpc": vpc})
+        assert "10.0.0.0/16" in found["vpc.cidr"]
+        assert "lead to S3" in found["vpc.route_table_ids"]
+
+    def test_weights_from_the_hub_in_a_vpc_without_a_way_out(self) -> None:
+        vpc = {"id": "vpc-0123abcd", "subnet_ids": ["subnet-0123abcd"]}
+        message = problems_of({"vpc": vpc, "tts": {"weights": "s3://my-bucket/qwen/"}})["vpc"]
+        assert "vpc.internet_egress is false" in message
+        assert "stt.weights" in message
+        assert "tts.weights" not in message
+        assert load({"vpc": {**vpc, "internet_egress": True}}).vpc.subnet_ids == ("subnet-0123abcd",)
+
+    def test_tags_hold_what_was_given(self) -> None:
+        assert load().tags == {"project": "sagemaker-voice", "stage": "dev"}
+        assert load(owner="me", cost_center="42").tags == {
+            "project": "sagemaker-voice",
+            "stage": "dev",
+            "owner": "me",
+            "cost-center": "42",
+        }
+
+
+def test_the_settings_page_has_a_row_for_every_setting_and_for_no_other() -> None:
+    page = (CDK_JSON.parent / "docs" / "settings.md").read_text()
+    rows = re.findall(r"^\| `([a-z_.]+)` \|", page, re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    # What both endpoints have is written once, without the endpoint's name.
+    written = {key.removeprefix("stt.").removeprefix("tts.") for key in setting_keys()}
+    assert {row.removeprefix("stt.").removeprefix("tts.") for row in rows} == written
+    only_one = {key for key in rows if key.startswith(("stt.", "tts."))}
+    assert only_one <= set(setting_keys())
 
 
 def test_every_retention_setting_has_its_cdk_constant() -> None:
