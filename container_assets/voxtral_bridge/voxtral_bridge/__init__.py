@@ -2,5 +2,5 @@
 
 SageMaker opens a WebSocket to port 8080 of the container; vLLM serves its realtime WebSocket on loopback. The
 bridge joins the two, finishes what a client leaves behind, and says why when something fails. It ships alone in
-the container: it stands on fastapi, uvicorn, websockets and httpx of the base image and on nothing else.
+the container: it stands on websockets and h11 of the base image and on nothing else.
 """

@@ -13,7 +13,3 @@ class ConfigurationError(BridgeError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("wrong configuration: " + "; ".join(problems))
-
-
-class ClientGoneError(BridgeError):
-    """The client's connection is lost, so nothing can be sent to it any more."""

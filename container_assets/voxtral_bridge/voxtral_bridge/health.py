@@ -1,9 +1,22 @@
-"""Whether vLLM serves: asked in the background, so that `/ping` itself answers at once."""
+"""How vLLM is: whether it serves, asked all the time so that `/ping` itself answers at once, and how full it is."""
 
 import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import h11
 
 from voxtral_bridge.event_log import log_event
 from voxtral_bridge.settings import BridgeSettings
+from voxtral_bridge.vllm_http import ask_vllm
+
+_GAUGES = {
+    "vllm:num_requests_running": "requests_running",
+    "vllm:num_requests_waiting": "requests_waiting",
+    "vllm:kv_cache_usage_perc": "kv_cache_use",
+}
+"""vLLM's own names (v1/metrics/loggers.py) and the log's; the use is a share from 0 to 1 in spite of its name."""
 
 
 class HealthProbe:
@@ -27,22 +40,44 @@ class HealthProbe:
     async def _failure(self) -> str:
         try:
             async with asyncio.timeout(self._settings.probe_timeout):
-                status = await self._ask()
+                status = (await ask_vllm(self._settings.vllm_port, "GET", "/health")).status
         except TimeoutError:
             return f"vLLM did not answer /health within {self._settings.probe_timeout:g} s"
-        except (OSError, ValueError) as error:
+        except (OSError, h11.RemoteProtocolError) as error:
             return f"vLLM cannot be asked for /health: {type(error).__name__}"
         return "" if status == 200 else f"vLLM answers /health with {status}"
 
-    async def _ask(self) -> int:
-        # By hand: an HTTP client would cost more memory than the rest of the bridge.
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._settings.vllm_port)
+
+async def log_gauges(settings: BridgeSettings, open_sessions: Callable[[], int]) -> None:
+    """Write a `gauges` line again and again until cancelled."""
+    while True:
+        await asyncio.sleep(settings.gauges_interval)
+        gauges: dict[str, Any] = {}
         try:
-            writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-            await writer.drain()
-            version, _, rest = (await reader.readline()).partition(b" ")
-            if not version.startswith(b"HTTP/"):
-                raise ValueError("not an HTTP answer")
-            return int(rest[:3])
-        finally:
-            writer.transport.abort()
+            async with asyncio.timeout(settings.probe_timeout):
+                answer = await ask_vllm(settings.vllm_port, "GET", "/metrics")
+            if answer.status == 200:
+                gauges = read_gauges(answer.body.decode(errors="replace"))
+        except (OSError, h11.RemoteProtocolError):
+            pass  # /ping and its log line tell of that
+        log_event("gauges", sessions=open_sessions(), **gauges)
+
+
+def read_gauges(metrics: str) -> dict[str, float]:
+    """Return vLLM's gauges from its `/metrics`, by the names of the log; what is not there is left out.
+
+    Of several engines the requests are added up, and the fullest cache counts.
+    """
+    gauges: dict[str, float] = {}
+    for line in metrics.splitlines():
+        gauge = _GAUGES.get(line.partition("{")[0].partition(" ")[0])
+        if gauge is None:
+            continue
+        try:
+            value = float(line.rpartition(" ")[2])
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            known = gauges.get(gauge, 0.0)
+            gauges[gauge] = max(known, value) if gauge == "kv_cache_use" else known + value
+    return gauges

@@ -58,12 +58,22 @@ class BridgeSettings:
     invocation_timeout: float = _read_from("BRIDGE_INVOCATION_TIMEOUT", default=58.0)
     """Of POST /invocations: SageMaker gives up at 60 s."""
 
+    request_timeout: float = _read_from("BRIDGE_REQUEST_TIMEOUT", default=30.0)
+    """For an HTTP request or a handshake to arrive whole: 25 MB within the 60 s that SageMaker has in all."""
+    gauges_interval: float = _read_from("BRIDGE_GAUGES_INTERVAL", default=60.0)
+    """Between lines with vLLM's gauges: CloudWatch's own period."""
+
     @property
     def max_audio(self) -> float | None:
         """Seconds of audio one generation may take, None when the model's length is not known."""
         if not self.max_model_len:
             return None
         return max(self.max_model_len - LENGTH_MARGIN_TOKENS, 1) * SECONDS_PER_TOKEN
+
+    @property
+    def tick(self) -> float:
+        """Seconds between looks at a session's limits: a few within each of them."""
+        return min(1.0, self.idle_timeout / 4, self.stall_timeout / 4, self.keepalive / 4, self.shutdown_drain / 4)
 
     @property
     def shutdown_limit(self) -> float:
