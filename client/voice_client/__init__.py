@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Transcriber,
         TranscriberSettings,
         TranscriptionInterruptedError,
+        Turns,
     )
 
 _LOADED_WHEN_USED = {
@@ -54,6 +55,7 @@ _LOADED_WHEN_USED = {
     "Transcriber": "voice_client.session",
     "TranscriberSettings": "voice_client.session",
     "TranscriptionInterruptedError": "voice_client.session",
+    "Turns": "voice_client.session",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that exists
@@ -94,5 +96,6 @@ __all__ = [
     "Transcriber",
     "TranscriberSettings",
     "TranscriptionInterruptedError",
+    "Turns",
     "VoiceError",
 ]

@@ -2,7 +2,7 @@
 
 from voice_client.session.events import Final, Notice, Partial, SessionStarted, SpeechChunk, TranscriptEvent
 from voice_client.session.metrics import HearingMetrics, SpeakingMetrics
-from voice_client.session.settings import Retry, SynthesizerSettings, TranscriberSettings
+from voice_client.session.settings import Retry, SynthesizerSettings, TranscriberSettings, Turns
 from voice_client.session.synthesizer import Speech, Synthesizer
 from voice_client.session.transcriber import Transcriber, TranscriptionInterruptedError
 
@@ -22,4 +22,5 @@ __all__ = [
     "TranscriberSettings",
     "TranscriptEvent",
     "TranscriptionInterruptedError",
+    "Turns",
 ]

@@ -258,6 +258,29 @@ class Sound:
         yield _Chunks([self.pcm[at : at + chunk_bytes] for at in range(0, len(self.pcm), chunk_bytes)])
 
 
+class Pcm(Sound):
+    """Audio that is in memory, as it was given."""
+
+    def __init__(self, pcm: bytes, *, live: bool = False) -> None:
+        super().__init__(0.0, live=live)
+        self.pcm = pcm
+
+
+class VirtualClock:
+    """A clock that passes no real time: who sleeps finds it later at once, and a little too late, as in life."""
+
+    def __init__(self, *, late: float = 0.0) -> None:
+        self.time = 1000.0
+        self._late = late
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds + self._late
+        await asyncio.sleep(0)
+
+
 class _Chunks:
     def __init__(self, chunks: list[bytes]) -> None:
         self._chunks = chunks
@@ -275,6 +298,29 @@ class _Chunks:
 def sound() -> type[Sound]:
     """Make audio of a length: `sound(seconds)`."""
     return Sound
+
+
+@pytest.fixture
+def talk() -> Callable[..., Pcm]:
+    """Make audio of words and pauses: `talk(2.0, -1.5, 3.0)` is 2 s of sound, 1.5 s of silence, 3 s of sound."""
+
+    def make(*seconds: float, live: bool = False) -> Pcm:
+        random = np.random.default_rng(11)
+        pieces = [
+            random.integers(-8000, 8000, int(length * 16_000)).astype("<i2")
+            if length > 0
+            else np.zeros(int(-length * 16_000), "<i2")
+            for length in seconds
+        ]
+        return Pcm(np.concatenate(pieces).tobytes(), live=live)
+
+    return make
+
+
+@pytest.fixture
+def virtual_clock() -> VirtualClock:
+    """A clock that passes no real time."""
+    return VirtualClock()
 
 
 @pytest.fixture(autouse=True)
