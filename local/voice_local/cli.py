@@ -41,6 +41,14 @@ def up(
     run_dir: Annotated[
         Path | None, typer.Option(help="Keep images, logs and the CA here; default: a temporary folder.")
     ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND[,FIELD=VALUE]...",
+            help="Make streams fail, e.g. reset-stream,after=5 or refuse,status=429,times=every; docs/data-plane.md "
+            "has them all. May be given several times.",
+        ),
+    ] = None,
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
 ) -> None:
     """Run a local cloud in the foreground until Ctrl-C.
@@ -50,6 +58,7 @@ def up(
     \b
     voice local up                   # then, in another shell: eval "$(voice local env)"
     voice local up --deploy          # ready when both endpoints are in service
+    voice local up --fault reset-stream,random=5..50,times=every
     """
     # The cloud's parts take seconds to import; the other commands do without them.
     from voice_local import foreground  # noqa: PLC0415
@@ -64,6 +73,7 @@ def up(
                     control_port=control_port,
                     data_port=data_port,
                     until_stdin_closes=until_stdin_closes,
+                    faults=fault or (),
                 )
             )
         except foreground.FAILURES as error:
@@ -115,7 +125,7 @@ def status(
     for running in running_clouds():
         cloud = running.cloud
         if as_json:
-            keys = {"cloud": {"access_key", "secret_key"}}
+            keys = {"cloud": {"access_key", "secret_key", "admin_token"}}
             print(running.model_dump_json(exclude=keys))  # noqa: T201 (the result)
         else:
             typer.echo(f"process {running.pid}: control plane {cloud.control_plane}, data plane {cloud.data_plane}")

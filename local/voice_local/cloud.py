@@ -8,7 +8,7 @@ from typing import Self
 
 from voice_local.containers.host import ProcessContainerHost
 from voice_local.control_plane import ControlPlane
-from voice_local.data_plane import DataPlane, TlsMaterial
+from voice_local.data_plane import DataPlane, FaultPlan, TlsMaterial
 from voice_local.docker_shim import write_wrapper
 from voice_local.identity import LocalIdentity
 from voice_local.image_store import ImageStore
@@ -29,6 +29,8 @@ class LocalCloud:
         self, run_dir: Path, *, identity: LocalIdentity | None = None, control_port: int = 0, data_port: int = 0
     ) -> None:
         self.identity = identity or LocalIdentity()
+        self.faults = FaultPlan()
+        """What is to go wrong on the data plane (docs/data-plane.md)."""
         self.run_dir = run_dir
         self.images_dir = run_dir / "images"
         self._control_port = control_port
@@ -51,13 +53,16 @@ class LocalCloud:
             await asyncio.to_thread(control_plane.start)
             starting.push_async_callback(asyncio.to_thread, control_plane.stop)
             tls = TlsMaterial.create(self.run_dir / "tls")
-            data_plane = DataPlane(control_plane, self.identity, port=self._data_port, tls=tls)
+            data_plane = DataPlane(control_plane, self.identity, port=self._data_port, tls=tls, faults=self.faults)
             await data_plane.start()
             starting.push_async_callback(data_plane.stop)
             self._running = starting.pop_all()
         self._description = CloudDescription(
             control_plane=control_plane.url,
             data_plane=data_plane.url,
+            runtime=data_plane.plain_url,
+            faults=data_plane.faults_url,
+            admin_token=data_plane.admin_token,
             ca_bundle=tls.ca_bundle,
             region=self.identity.region,
             access_key=self.identity.access_key_id,

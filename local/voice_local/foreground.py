@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from voice_local.cdk_cli import CdkCliError
 from voice_local.cloud import LocalCloud
 from voice_local.control_plane.errors import ControlPlaneError
 from voice_local.data_plane.errors import DataPlaneError
+from voice_local.data_plane.faults import Fault
 from voice_local.data_plane.settings import DEFAULT_PORT
 from voice_local.deployment import DeploymentError, StageDeployment
 from voice_local.running_cloud import CloudEndpoints, registered
@@ -24,7 +25,13 @@ FAILURES = (CdkCliError, ControlPlaneError, DataPlaneError, DeploymentError)
 
 
 async def serve(
-    folder: Path, *, stage: str | None, control_port: int, data_port: int | None, until_stdin_closes: bool
+    folder: Path,
+    *,
+    stage: str | None,
+    control_port: int,
+    data_port: int | None,
+    until_stdin_closes: bool,
+    faults: Sequence[str] = (),
 ) -> None:
     """Run a cloud, say on stdout how to reach it, and end with a signal.
 
@@ -34,10 +41,12 @@ async def serve(
         control_port: TCP port of the control plane; 0 takes a free one.
         data_port: TCP port of the data plane; None takes SageMaker's own when it is free, 0 takes a free one.
         until_stdin_closes: end with the end of standard input too.
+        faults: what is to go wrong on the data plane from the start, in the text form of `Fault.parse`.
 
     Raises:
         One of `FAILURES`.
     """
+    wanted_faults = [Fault.parse(text) for text in faults]
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -45,6 +54,8 @@ async def serve(
     if until_stdin_closes:
         loop.add_reader(sys.stdin.fileno(), _end_at_end_of_input, loop, ended)
     async with _cloud(folder, control_port, data_port) as cloud:
+        for fault in wanted_faults:
+            cloud.faults.arm(fault)
         description = cloud.description
         if stage is not None:
             endpoints = await _deploy(cloud, stage, ended)

@@ -24,6 +24,11 @@ class CloudDescription(BaseModel):
 
     control_plane: str
     data_plane: str
+    runtime: str
+    """HTTP/1.1 endpoint of boto3's `sagemaker-runtime`."""
+    faults: str
+    """Admin route for faults; it wants `Authorization: Bearer ADMIN_TOKEN`."""
+    admin_token: str
     ca_bundle: Path
     region: str
     access_key: str

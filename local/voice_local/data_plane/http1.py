@@ -6,6 +6,7 @@ faster than its request is read is held back by TCP.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import cast
 
@@ -19,6 +20,9 @@ from voice_local.data_plane.settings import DataPlaneSettings
 
 READ_AHEAD = 1024 * 1024
 """Bytes of a body that may wait to be read before the socket is left alone."""
+
+# Clients that take the server for a proxy send the whole URL; servers must understand that (RFC 9112, section 3.2.2).
+_ABSOLUTE_FORM = re.compile(r"http://([^/?]*)(.*)", re.IGNORECASE)
 
 
 class Http1Stream:
@@ -247,7 +251,10 @@ class Http1Connection(asyncio.Protocol):
         self._forget_idleness()
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers]
         authority = next((value for name, value in headers if name == "host"), "")
-        pseudo = ((":method", request.method.decode()), (":path", request.target.decode()), (":authority", authority))
+        target = request.target.decode("latin-1")
+        if whole := _ABSOLUTE_FORM.fullmatch(target):
+            authority, target = whole[1], whole[2] or "/"
+        pseudo = ((":method", request.method.decode()), (":path", target), (":authority", authority))
         stream = Http1Stream(self, (*pseudo, *headers))
         self._stream = stream
         self._task = self._loop.create_task(self._serve(stream), name="data-plane-request")

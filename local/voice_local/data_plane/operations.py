@@ -30,6 +30,7 @@ from voice_local.data_plane.plain import PlainInvoker, read_body
 from voice_local.data_plane.request_stream import RequestStream
 from voice_local.data_plane.routing import (
     BIDIRECTIONAL,
+    RESPONSE_STREAM,
     Route,
     find_container,
     find_route,
@@ -45,6 +46,14 @@ from voice_local.interfaces import EndpointDirectory
 _log = logging.getLogger("voice_local.data_plane")
 
 
+PLAIN_NAMES = {
+    "InputValidationError": "ValidationError",
+    "InternalServerError": "InternalFailure",
+    "ServiceUnavailableError": "ServiceUnavailable",
+}
+"""The two runtime services name the same errors differently: bidirectional streams -> plain requests."""
+
+
 @dataclass(slots=True)
 class _Exchange:
     """One request, for the log. Nothing of a body is ever kept here."""
@@ -53,6 +62,7 @@ class _Exchange:
     endpoint_name: str = "-"
     outcome: str = "failed"
     streaming: bool = False
+    plain: bool = False
     traffic: str = ""
     started: float = field(default_factory=time.monotonic)
 
@@ -117,6 +127,8 @@ class Operations:
         try:
             await self._dispatch(stream, exchange)
         except RequestRefusedError as refusal:
+            if exchange.plain:
+                refusal.error_type = PLAIN_NAMES.get(refusal.error_type, refusal.error_type)
             exchange.outcome = f"{refusal.status} {refusal.error_type}"
             await self._send_refusal(stream, refusal, exchange)
         except StreamBrokenError:
@@ -130,7 +142,8 @@ class Operations:
         if exchange.streaming:
             await stream.complete(encode_fault(internal_stream_failure(message)), self._settings.farewell_seconds)
         else:
-            await self._send_refusal(stream, RequestRefusedError(500, "InternalServerError", message), exchange)
+            error_type = PLAIN_NAMES["InternalServerError"] if exchange.plain else "InternalServerError"
+            await self._send_refusal(stream, RequestRefusedError(500, error_type, message), exchange)
 
     async def _dispatch(self, stream: RequestStream, exchange: _Exchange) -> None:
         request = signed_request(stream.headers)
@@ -186,18 +199,28 @@ class Operations:
     async def _invoke_plain(
         self, stream: RequestStream, request: SignedRequest, route: Route, exchange: _Exchange
     ) -> None:
+        exchange.plain = True
         body = await read_body(stream, self._settings.largest_plain_body, self._settings)
         self._verifier.verify_request(request, hashlib.sha256(body).hexdigest())
         container = find_container(request, route.endpoint_name, self._directory, self._identity, self._settings)
-        answer = await self._plain.invoke(container, request, body, ModelErrors(route.endpoint_name, self._identity))
-        headers = [
-            *answer.headers,
+        errors = ModelErrors(route.endpoint_name, self._identity)
+        common = [
             ("x-amzn-requestid", exchange.request_id),
             ("x-amzn-invoked-production-variant", container.variant),
         ]
-        stream.send_headers(200, headers)
-        exchange.outcome = "200"
-        await stream.complete(answer.body, self._settings.plain_invocation_seconds)
+        async with self._plain.invoke(container, request, body, errors) as answer:
+            if route.operation == RESPONSE_STREAM:
+                headers = [("content-type", CONTENT_TYPE), *answer.headers("x-amzn-sagemaker-content-type"), *common]
+                stream.send_headers(200, headers)
+                exchange.streaming = True
+                fault = await self._plain.relay(answer, stream)
+                exchange.outcome = "200" if fault is None else f"200 {fault.error_type}"
+                return
+            whole = await self._plain.read_whole(answer, errors)
+            headers = [*answer.headers("content-type"), ("content-length", str(len(whole))), *common]
+            stream.send_headers(200, headers)
+            exchange.outcome = "200"
+            await stream.complete(whole, self._settings.plain_invocation_seconds)
 
     async def _send_refusal(self, stream: RequestStream, refusal: RequestRefusedError, exchange: _Exchange) -> None:
         body = {"Message": refusal.message, **refusal.details}

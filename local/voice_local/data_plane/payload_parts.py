@@ -14,16 +14,14 @@ type Message = str | bytes
 """A WebSocket message: `str` for a text frame, `bytes` for a binary one."""
 
 _JSON_HEADER = (":content-type", "application/json")
+_PART = (
+    (":event-type", "PayloadPart"),
+    (":content-type", "application/octet-stream"),
+    (":message-type", "event"),
+)
+_RESPONSE_PART_HEADERS = encode_headers(_PART)
 _PART_HEADERS = {
-    data_type: encode_headers(
-        (
-            (":event-type", "PayloadPart"),
-            (":content-type", "application/octet-stream"),
-            (":message-type", "event"),
-            ("DataType", data_type),
-            ("CompletionState", "COMPLETE"),
-        )
-    )
+    data_type: encode_headers((*_PART, ("DataType", data_type), ("CompletionState", "COMPLETE")))
     for data_type in ("UTF8", "BINARY")
 }
 
@@ -75,6 +73,11 @@ def encode_message(message: Message) -> bytes:
     if isinstance(message, str):
         return encode_frame(_PART_HEADERS["UTF8"], message.encode())
     return encode_frame(_PART_HEADERS["BINARY"], message)
+
+
+def encode_response_part(piece: bytes) -> bytes:
+    """Put a piece of a plain answer into one frame of InvokeEndpointWithResponseStream; its parts have no headers."""
+    return encode_frame(_RESPONSE_PART_HEADERS, piece)
 
 
 def encode_fault(fault: StreamFaultError) -> bytes:

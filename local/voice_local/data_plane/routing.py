@@ -12,6 +12,7 @@ from voice_local.interfaces import EndpointDirectory, ServingContainer
 
 BIDIRECTIONAL = "invocations-bidirectional-stream"
 PLAIN = "invocations"
+RESPONSE_STREAM = "invocations-response-stream"
 
 DEFAULT_INVOCATION_PATH = "invocations-bidirectional-stream"
 """Where the platform opens the container's WebSocket when the request names no path."""
@@ -20,7 +21,7 @@ TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 INVOCATION_PATH = "x-amzn-sagemaker-model-invocation-path"
 QUERY_STRING = "x-amzn-sagemaker-model-query-string"
 
-_ROUTE = re.compile(rf"/endpoints/([^/]+)/({BIDIRECTIONAL}|{PLAIN})")
+_ROUTE = re.compile(rf"/endpoints/([^/]+)/({BIDIRECTIONAL}|{RESPONSE_STREAM}|{PLAIN})")
 _ENDPOINT_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 # What may stand in the path and the query of a URL (RFC 3986); anything else could forge a line of the handshake.
 _PATH = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")

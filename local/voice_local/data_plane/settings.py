@@ -40,6 +40,9 @@ class DataPlaneSettings:
     """A bidirectional stream is cut after 30 minutes; longer sessions open another."""
     plain_invocation_seconds: float = 60.0
     """InvokeEndpoint: a container must answer POST /invocations within 60 s."""
+    response_stream_seconds: float = 8 * 60.0
+    """InvokeEndpointWithResponseStream: a container must have completed its answer after eight minutes (the limit is
+    from memory: docs/decisions/data-plane-unknowns.md)."""
     clock_skew_seconds: float = 5 * 60.0
     """SigV4 refuses dates more than five minutes away from the server's clock."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from .bare_client import DEADLINE, Signer, bare_connection
 from .conftest import Site
 from .waiting import until
+
+STARTING = 60.0
+"""Seconds for a whole local cloud to start or end on a busy machine."""
 
 
 @pytest.fixture
@@ -126,3 +130,28 @@ async def test_the_command_explains_a_fault_that_makes_no_sense() -> None:
     assert process.returncode == 1
     assert "status means nothing for delay" in errors.decode()
     assert "delay needs seconds" in errors.decode()
+
+
+async def test_the_local_cloud_takes_faults_on_its_command_line_and_while_it_runs(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from voice_local.cli import app; app()", "up", "--data-port", "0"),
+        *("--until-stdin-closes", "--fault", "refuse,status=429", "--fault", "delay,seconds=1"),
+        env=environment,
+        cwd=tmp_path,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        ready = json.loads(await asyncio.wait_for(process.stdout.readline(), STARTING))
+        headers = {"authorization": f"Bearer {ready['admin_token']}"}
+        async with httpx.AsyncClient(trust_env=False, headers=headers) as client:
+            await client.post(ready["faults"], content="go-away")
+            armed = (await client.get(ready["faults"])).json()["armed"]
+        assert [each["fault"]["kind"] for each in armed] == ["refuse", "delay", "go-away"]
+    finally:
+        process.stdin.close()
+        assert await asyncio.wait_for(process.wait(), STARTING) == 0

@@ -1,9 +1,7 @@
 """Endpoints, paths, parts, and how a stream begins and ends, byte by byte."""
 
 import asyncio
-import hashlib
 import time
-from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
 
@@ -394,64 +392,3 @@ async def test_a_container_that_answers_pings_is_kept(make_site: MakeSite) -> No
         await stream.end_input()
         await stream.end()
     assert site.container.received == [b"still open"]
-
-
-# InvokeEndpoint
-
-
-@pytest.fixture
-async def http_container() -> AsyncIterator[int]:
-    """A plain HTTP container: upper-cases its body, refuses the body `refuse`."""
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = int(head.split("content-length: ")[1].split("\r\n")[0])
-        body = await reader.readexactly(length)
-        assert head.startswith("post /invocations http/1.1")
-        status, answer = ("400 Bad Request", b"bad body") if body == b"refuse" else ("200 OK", body.upper())
-        if body != b"hang":
-            writer.write(
-                f"HTTP/1.1 {status}\r\ncontent-type: text/x\r\ncontent-length: {len(answer)}\r\n\r\n".encode() + answer
-            )
-            await writer.drain()
-        else:
-            await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
-
-
-async def invoke(connection: Any, site: Site, body: bytes, sent: bytes | None = None) -> Any:
-    path = f"/endpoints/{site.endpoint}/invocations"
-    stream = await connection.open(site.endpoint, path=path, payload_hash=hashlib.sha256(body).hexdigest())
-    await stream.send_raw(body if sent is None else sent, end=True)
-    return stream
-
-
-async def test_a_plain_invocation(make_site: MakeSite, http_container: int) -> None:
-    async with make_site(plain_invocation_seconds=0.5) as site, site.connect() as connection:
-        site.directory.put(
-            site.endpoint, EndpointStatus.IN_SERVICE, ServingContainer("AllTraffic", http_container, False)
-        )
-        stream = await invoke(connection, site, b"hello")
-        assert await stream.response() == 200
-        await stream.end()
-        assert (bytes(stream.body), stream.headers["content-type"]) == (b"HELLO", "text/x")
-        assert stream.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
-
-        status, kind, body = await (await invoke(connection, site, b"refuse")).error()
-        assert (status, kind, body["OriginalStatusCode"], body["OriginalMessage"]) == (
-            424,
-            "ModelError",
-            400,
-            "bad body",
-        )
-
-        status, kind, body = await (await invoke(connection, site, b"signed", b"forged")).error()
-        assert (status, kind) == (403, "InvalidSignatureException")
-
-        status, kind, body = await (await invoke(connection, site, b"hang")).error()
-        assert (status, kind) == (424, "ModelError")
-        assert "within 0.5 s" in body["Message"]
