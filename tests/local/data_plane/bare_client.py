@@ -173,8 +173,8 @@ class BareStream:
     async def end_input(self) -> None:
         await self.send_raw(self.signer.sign_event(b""), end=True)
 
-    async def wait(self, condition: Any, seconds: float = DEADLINE) -> None:
-        async with asyncio.timeout(seconds):
+    async def wait(self, condition: Any, seconds: float | None = None) -> None:
+        async with asyncio.timeout(seconds or self.connection.deadline):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
@@ -184,7 +184,7 @@ class BareStream:
         assert self.status is not None, f"reset with code {self.reset} before response headers"
         return self.status
 
-    async def next_event(self, seconds: float = DEADLINE) -> Event:
+    async def next_event(self, seconds: float | None = None) -> Event:
         await self.wait(lambda: self.events or self.ended or self.reset is not None, seconds)
         assert self.events, f"no event: ended={self.ended} reset={self.reset}"
         return self.events.pop(0)
@@ -216,6 +216,8 @@ class BareConnection:
         """What ended the socket, None when it was closed in order."""
         self.pongs = 0
         self._partial = bytearray()
+        self.deadline = DEADLINE
+        """Seconds that any one wait may take."""
         self.acknowledging = True
         """Whether flow-control windows are opened again as data arrives."""
         self.windows = asyncio.Event()
@@ -244,7 +246,7 @@ class BareConnection:
 
     async def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         rest = data
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(self.deadline):
             while rest:
                 window = min(self.h2.local_flow_control_window(stream_id), self.h2.max_outbound_frame_size)
                 if window == 0:
