@@ -28,6 +28,7 @@ lint: setup ## Style and types
 	$(PYTHON_BIN)/mypy
 
 soak: setup ## The long tests: many cycles, random cuts, simulated hours
+	@scripts/setup-old-sdks
 	$(PYTHON_BIN)/pytest -q tests/soak
 
 format: setup ## Put the code in the house's format
@@ -53,9 +54,11 @@ destroy: setup ## Remove both stacks from AWS
 integration: setup ## Run the post-deploy suite against TARGET=local|aws
 	$(PYTHON_BIN)/pytest -q tests/integration --target $(TARGET) --stage $(STAGE)
 
-lock: setup ## Renew the hash-locked requirement sets after a change of pyproject.toml
-	$(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header requirements/bootstrap.in -o requirements/bootstrap.txt
-	$(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header --extra cdk --extra local --extra engines-gpl --group dev pyproject.toml -o requirements/dev.txt
+UV_LOCK := $(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header
+
+lock: setup ## Renew the hash-locked requirement sets after a change of pyproject.toml or requirements/*.in
+	$(UV_LOCK) --extra cdk --extra local --extra engines-gpl --group dev pyproject.toml -o requirements/dev.txt
+	for set in bootstrap checkov sdk-0.4 sdk-0.9; do $(UV_LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 
 clean: ## Remove what set-up, synthesis and runs made
 	rm -rf .venv node_modules build cdk.out .pytest_cache .mypy_cache .ruff_cache

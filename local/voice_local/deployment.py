@@ -1,14 +1,12 @@
 """One stage of the project, deployed to a local cloud with the real CDK CLI."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from voice_local.cdk_cli import CdkCli, StepListener
-from voice_local.docker_shim import write_wrapper
-from voice_local.identity import LocalIdentity
-from voice_local.isolation import isolated_client, isolated_environment
+from voice_local.isolation import isolated_client
 from voice_local.running_cloud import CloudDescription, CloudEndpoints
 
 VOICES = ("stt", "tts")
@@ -25,7 +23,6 @@ class StageDeployment:
         project_dir: holds cdk.json and node_modules.
         stage: a stage of the project's settings.
         cloud: where to deploy to.
-        images_dir: the cloud's recorded images.
         work_dir: holds the synthesized templates and the CLI's log; made when missing.
         base_environment: what child processes inherit, without whatever could lead elsewhere.
     """
@@ -36,9 +33,8 @@ class StageDeployment:
         stage: str,
         cloud: CloudDescription,
         *,
-        images_dir: Path,
         work_dir: Path,
-        base_environment: dict[str, str],
+        base_environment: Mapping[str, str],
     ) -> None:
         if not (project_dir / "cdk.json").is_file():
             raise DeploymentError(f"There is no cdk.json in {project_dir}: run this in the project's folder.")
@@ -46,20 +42,11 @@ class StageDeployment:
         self.stage = stage
         self.log = work_dir / "cdk.log"
         self._cloud = cloud
-        self._identity = LocalIdentity(
-            region=cloud.region, access_key_id=cloud.access_key, secret_access_key=cloud.secret_key
-        )
+        self._identity = cloud.identity
         self._templates = work_dir / "cdk.out"
-        environment = isolated_environment(
-            base_environment,
-            identity=self._identity,
-            control_plane_url=cloud.control_plane,
-            data_plane_url=cloud.data_plane,
-            ca_bundle=cloud.ca_bundle,
-        )
-        docker = write_wrapper(work_dir / "docker", images_dir)
-        self._app_cli = CdkCli(project_dir, environment, self.log, docker=docker, context={"stage": stage})
-        self._cli = CdkCli(project_dir, environment, self.log, docker=docker, app=self._templates)
+        environment = cloud.environment(base_environment)
+        self._app_cli = CdkCli(project_dir, environment, self.log, context={"stage": stage})
+        self._cli = CdkCli(project_dir, environment, self.log, app=self._templates)
 
     def bootstrap(self, on_step: StepListener | None = None) -> None:
         """Run `cdk bootstrap`."""

@@ -62,6 +62,7 @@ def connection_variables(
     data_plane_url: str | None = None,
     ca_bundle: Path | None = None,
     docker: Path | None = None,
+    runtime_url: str | None = None,
 ) -> dict[str, str]:
     """Return the variables that make any AWS SDK, the CDK CLI and our client talk to the local cloud.
 
@@ -73,6 +74,8 @@ def connection_variables(
         ca_bundle: PEM file of the data plane's certificate authority.
         docker: executable that the CDK CLI builds and pushes images with; a real Docker would push to a registry
             that this account names and does not own.
+        runtime_url: `http://127.0.0.1:PORT`, for boto3's `sagemaker-runtime`; without it, plain requests go to the
+            control plane, which has no containers.
     """
     variables = {
         "AWS_ACCESS_KEY_ID": identity.access_key_id,
@@ -98,6 +101,8 @@ def connection_variables(
     }
     if data_plane_url is not None:
         variables["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2"] = data_plane_url
+    if runtime_url is not None:
+        variables["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME"] = runtime_url
     if ca_bundle is not None:
         variables["SSL_CERT_FILE"] = str(ca_bundle)
     if docker is not None:
@@ -115,6 +120,7 @@ def isolated_environment(
     data_plane_url: str | None = None,
     ca_bundle: Path | None = None,
     docker: Path | None = None,
+    runtime_url: str | None = None,
 ) -> dict[str, str]:
     """Return the environment for a child process that can reach the local cloud and no other.
 
@@ -127,6 +133,7 @@ def isolated_environment(
         data_plane_url=data_plane_url,
         ca_bundle=ca_bundle,
         docker=docker,
+        runtime_url=runtime_url,
     )
 
 

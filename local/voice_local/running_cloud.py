@@ -4,12 +4,15 @@ Each cloud leaves one file, readable by its user alone, while it runs.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 from pydantic import BaseModel, ValidationError
+
+from voice_local.identity import LocalIdentity
+from voice_local.isolation import connection_variables, leading_elsewhere
 
 
 class CloudEndpoints(BaseModel):
@@ -36,6 +39,27 @@ class CloudDescription(BaseModel):
     docker: Path | None = None
     """Executable for `CDK_DOCKER`: records images instead of building them."""
     endpoints: CloudEndpoints = CloudEndpoints()
+
+    @property
+    def identity(self) -> LocalIdentity:
+        """The cloud's region and key pair."""
+        return LocalIdentity(region=self.region, access_key_id=self.access_key, secret_access_key=self.secret_key)
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that make a program talk to this cloud."""
+        return connection_variables(
+            identity=self.identity,
+            control_plane_url=self.control_plane,
+            data_plane_url=self.data_plane,
+            ca_bundle=self.ca_bundle,
+            docker=self.docker,
+            runtime_url=self.runtime,
+        )
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return `base` without whatever could lead elsewhere, and with `variables()`."""
+        elsewhere = set(leading_elsewhere(base))
+        return {name: value for name, value in base.items() if name not in elsewhere} | self.variables()
 
 
 class RunningCloud(BaseModel):

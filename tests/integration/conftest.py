@@ -75,8 +75,8 @@ def _aws(stage: str) -> DeployedStage:
 
 
 def _local(stage: str, folder: Path) -> Iterator[DeployedStage]:
-    from voice_local.identity import LocalIdentity
-    from voice_local.isolation import isolated_client, isolated_environment
+    from voice_local.isolation import isolated_client
+    from voice_local.running_cloud import CloudDescription
 
     log = folder / "cloud.log"
     command = [VOICE, "local", "up", "--deploy", "--stage", stage, "--data-port", "0", "--run-dir", folder / "run"]
@@ -87,20 +87,11 @@ def _local(stage: str, folder: Path) -> Iterator[DeployedStage]:
     try:
         line = first_line(process, DEPLOY_SECONDS)
         assert line, f"no local cloud within {DEPLOY_SECONDS} s:\n{log.read_text()[-4000:]}"
-        cloud = json.loads(line)
-        identity = LocalIdentity(
-            region=cloud["region"], access_key_id=cloud["access_key"], secret_access_key=cloud["secret_key"]
-        )
-        environment = isolated_environment(
-            os.environ,
-            identity=identity,
-            control_plane_url=cloud["control_plane"],
-            data_plane_url=cloud["data_plane"],
-            ca_bundle=Path(cloud["ca_bundle"]),
-        )
-        url = cloud["control_plane"]
+        cloud = CloudDescription.model_validate_json(line)
         yield DeployedStage(
-            stage, environment, lambda service: isolated_client(service, identity=identity, endpoint_url=url)
+            stage,
+            cloud.environment(os.environ),
+            lambda service: isolated_client(service, identity=cloud.identity, endpoint_url=cloud.control_plane),
         )
     finally:
         process.terminate()

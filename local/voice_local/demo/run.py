@@ -16,8 +16,6 @@ from voice_local.demo.report import DemoReport
 from voice_local.demo.sentence import spoken_sentence
 from voice_local.demo.voice_command import VoiceCommand
 from voice_local.deployment import DeploymentError, StageDeployment
-from voice_local.identity import LocalIdentity
-from voice_local.isolation import isolated_environment
 from voice_local.leftovers import Inventory, Resource
 from voice_local.running_cloud import CloudDescription
 from voice_local.word_error_rate import word_error_rate
@@ -59,10 +57,10 @@ class Demo:
             cloud = cloud_process.start()
             step.outcome = f"control plane {cloud.control_plane}, data plane {cloud.data_plane}"
         deployment = self._deployment(cloud)
-        inventory = Inventory(_identity(cloud), cloud.control_plane)
+        inventory = Inventory(cloud.identity, cloud.control_plane)
         with _cdk_errors(self._log):
             self._deploy(deployment)
-        voice = VoiceCommand(self._options.voice, self._environment(cloud), self._log)
+        voice = VoiceCommand(self._options.voice, cloud.environment(os.environ), self._log)
         heard = self._transcribe_recording(voice)
         sentence, said = self._speak(voice)
         read_back = self._read_back(voice)
@@ -87,18 +85,8 @@ class Demo:
             self._options.project_dir,
             self._options.stage,
             cloud,
-            images_dir=self._options.build_dir / "cloud" / "images",
             work_dir=self._options.build_dir,
-            base_environment=dict(os.environ),
-        )
-
-    def _environment(self, cloud: CloudDescription) -> dict[str, str]:
-        return isolated_environment(
-            os.environ,
-            identity=_identity(cloud),
-            control_plane_url=cloud.control_plane,
-            data_plane_url=cloud.data_plane,
-            ca_bundle=cloud.ca_bundle,
+            base_environment=os.environ,
         )
 
     def _deploy(self, deployment: StageDeployment) -> None:
@@ -149,10 +137,6 @@ class Demo:
             names = ", ".join(f"{resource.service} {resource.kind} {resource.name}" for resource in left_over)
             raise DemoError(f"{len(left_over)} resources are left after cdk destroy: {names}", self._log)
         return left_over
-
-
-def _identity(cloud: CloudDescription) -> LocalIdentity:
-    return LocalIdentity(region=cloud.region, access_key_id=cloud.access_key, secret_access_key=cloud.secret_key)
 
 
 def _showing(step: Step) -> StepListener:
