@@ -15,7 +15,7 @@ from typing import Annotated
 import psutil
 import typer
 
-from voice_local.identity import LocalIdentity
+from voice_local.isolation import leading_elsewhere
 from voice_local.running_cloud import RunningCloud, running_clouds
 
 STOP_SECONDS = 20.0
@@ -100,20 +100,10 @@ def env() -> None:
     \b
     eval "$(voice local env)"
     """
-    from voice_local.isolation import connection_variables, leading_elsewhere  # noqa: PLC0415
-
     cloud = _newest().cloud
     for name in leading_elsewhere(os.environ):
         print(f"unset {name}")  # noqa: T201 (for the shell)
-    identity = LocalIdentity(region=cloud.region, access_key_id=cloud.access_key, secret_access_key=cloud.secret_key)
-    variables = connection_variables(
-        identity=identity,
-        control_plane_url=cloud.control_plane,
-        data_plane_url=cloud.data_plane,
-        ca_bundle=cloud.ca_bundle,
-        docker=cloud.docker,
-    )
-    for name, value in variables.items():
+    for name, value in cloud.variables().items():
         print(f"export {name}={shlex.quote(value)}")  # noqa: T201 (for the shell)
 
 

@@ -99,9 +99,8 @@ async def _deploy(cloud: LocalCloud, stage: str, ended: asyncio.Event) -> CloudE
         Path.cwd(),
         stage,
         cloud.description,
-        images_dir=cloud.images_dir,
         work_dir=cloud.run_dir / "deployment",
-        base_environment=dict(os.environ),
+        base_environment=os.environ,
     )
     deploying = asyncio.create_task(asyncio.to_thread(deployment.everything, lambda line: typer.echo(line, err=True)))
     ending = asyncio.create_task(ended.wait())
