@@ -19,8 +19,16 @@ setup: ## Make .venv and node_modules ready
 demo: setup ## Deploy both voices to the local cloud, stream real speech, take it all down
 	@$(PYTHON_BIN)/python -m voice_local.demo --stage $(STAGE) $(if $(KEEP),--keep)
 
-test: lint ## Lint, types and every test, the end-to-end one included
-	$(PYTHON_BIN)/pytest -q
+test: setup ## Style, types and every test, the end-to-end ones included
+	$(PYTHON_BIN)/ruff check .
+	$(PYTHON_BIN)/ruff format --check .
+	@mkdir -p build
+	@# The type checker works beside the tests, which wait for real time much of theirs.
+	@$(PYTHON_BIN)/mypy >build/mypy.log 2>&1 & types=$$!; \
+	$(PYTHON_BIN)/pytest -q -n 2 --dist loadfile; tests=$$?; \
+	wait $$types; types=$$?; echo "mypy: $$(tail -n 1 build/mypy.log)"; \
+	[ $$types = 0 ] || cat build/mypy.log; \
+	[ $$tests = 0 ] && [ $$types = 0 ]
 
 lint: setup ## Style and types
 	$(PYTHON_BIN)/ruff check .
