@@ -8,10 +8,7 @@ from typing import NamedTuple, cast
 
 import h11
 
-from voxtral_bridge.web_socket import ClientSocket
-
-MAX_HEAD_BYTES = 64 * 1024
-"""Of a request's line and headers."""
+from voxtral_bridge.web_socket import MAX_HEAD_BYTES, ClientSocket
 
 
 class HttpRequest(NamedTuple):

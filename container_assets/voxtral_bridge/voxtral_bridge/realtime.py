@@ -61,14 +61,14 @@ class GenerationTracker:
 
     def observe_output(self, message: bytes) -> str:
         """Take note of a message that came from vLLM and return its type, empty when it has none."""
-        event = _parse(message)
-        kind = event.get("type")
+        plain = _PLAIN_TYPE.match(message)
+        kind = plain[1].decode() if plain else _parse(message).get("type")
         if kind == "transcription.delta":
             self.generating = True
         elif kind == "transcription.done":
             self.generating = self.final_commit_due = False
         elif kind == "error":
-            self.last_error_code = str(event.get("code", ""))
+            self.last_error_code = str(_parse(message).get("code", ""))
             if self.last_error_code == "model_not_validated":
                 # vLLM 0.27 refused to start. 0.17 says the same and starts: its deltas set this back to true, and a
                 # final commit stays due.
@@ -76,14 +76,16 @@ class GenerationTracker:
         return kind if isinstance(kind, str) else ""
 
 
+# Nearly all messages are written in the usual way, by the JSON library that wrote them: those are read here without
+# parsing what they carry, which would cost more than passing them on. JSON decides on all others.
+
+_PLAIN_TYPE = re.compile(rb'\{"type": ?"([a-z_.]+)"')
+
 _APPEND = re.compile(rb'\{"type": ?"input_audio_buffer\.append", ?"audio": ?"')
 
 
 def _plain_append(message: bytes) -> int | None:
-    """Return the PCM bytes of an `append` written in the usual way, None for everything else, which JSON decides.
-
-    Nearly all of the traffic is this, and parsing kilobytes of base64 as JSON would cost more than passing them on.
-    """
+    """Return the PCM bytes of an `append` written in the usual way, None for everything else."""
     start = _APPEND.match(message)
     if start is None or message[-2:] != b'"}':
         return None

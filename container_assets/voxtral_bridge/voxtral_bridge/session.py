@@ -67,6 +67,7 @@ class Session:
         self._taking_input = True
         self._listening = True
         self._too_long: Ending | None = None
+        self._now = asyncio.get_running_loop().time
         self._started = self._last_input = self._last_output = self._generation_started = self._now()
         self._waiting_since: float | None = None
         self._answered_audio = 0.0
@@ -307,10 +308,6 @@ class Session:
         if self._tracker.generating:
             return _vllm_failure("upstream_closed", "vLLM ended before the generation was finished")
         return ending
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _upstream_ended(vllm: VllmSocket) -> Ending:

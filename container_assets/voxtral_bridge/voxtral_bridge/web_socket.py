@@ -12,14 +12,19 @@ from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidHandshake
 from websockets.frames import Close, CloseCode, Frame, Opcode
 from websockets.http11 import Request
-from websockets.protocol import SEND_EOF, Protocol, State
+from websockets.protocol import SEND_EOF, Protocol, Side, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
+from voxtral_bridge.frames import frame_size, message_frame, text_of
 from voxtral_bridge.realtime import error_event
 
 _READ_BUFFER = memoryview(bytearray(64 * 1024))
 """One for all connections: what was read is taken in before the next read."""
+
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Of an HTTP request or answer before its body."""
 
 
 async def until(changed: asyncio.Event, condition: Callable[[], bool], limit: float) -> bool:
@@ -41,7 +46,7 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
     and whether it is text, from the moment it is assigned.
     """
 
-    def __init__(self, protocol: P, changed: asyncio.Event) -> None:
+    def __init__(self, protocol: P, max_payload: int, changed: asyncio.Event) -> None:
         self.protocol = protocol
         self.changed = changed
         self.on_message: Callable[[bytes, bool], None]
@@ -54,6 +59,11 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
         self._reading_paused = False
         self._fragments: list[bytes] = []
         self._fragments_are_text = True
+        self._unread = bytearray()
+        self._max_payload = max_payload
+        self._is_client = protocol.side is Side.CLIENT
+        self._head_is_read = False
+        self._close_seen = False
 
     @property
     def ended(self) -> bool:
@@ -62,13 +72,8 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
 
     def send(self, data: bytes, *, is_text: bool = True) -> None:
         """Send one message; it is dropped when the connection has ended."""
-        if self.ended:
-            return
-        if is_text:
-            self.protocol.send_text(data)
-        else:
-            self.protocol.send_binary(data)
-        self._flush()
+        if not self.ended and not self.transport.is_closing():
+            self.transport.write(message_frame(data, is_text=is_text, masked=self._is_client))
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self.lost:
@@ -81,11 +86,35 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Take in what came from the peer."""
-        self.protocol.receive_data(cast("bytes", data))
-        for event in self.protocol.events_received():
-            self._take(event)
-        self._flush()
+        """Take in what came from the peer: plain text is passed on, all else is the core's, whole frame by frame."""
+        unread = self._unread
+        unread += data
+        while unread:
+            is_open = self.protocol.state is State.OPEN
+            size = frame_size(unread, self._max_payload) if is_open else self._head_size(unread)
+            if size == 0:
+                return
+            unit = unread[:size] if size > 0 else unread[:]
+            del unread[: len(unit)]
+            may_be_text = is_open and size > 0 and not self._fragments and not self._close_seen
+            text = text_of(unit, masked=not self._is_client) if may_be_text else None
+            if text is not None:
+                self.on_message(text, True)
+            else:
+                self.protocol.receive_data(unit)
+                for event in self.protocol.events_received():
+                    self._take(event)
+                self._flush()
+
+    def _head_size(self, unread: bytearray) -> int:
+        """Bytes of the handshake's head, 0 while it is not whole; afterwards all there is, as -1."""
+        if self.protocol.state is not State.CONNECTING or self._head_is_read:
+            return -1
+        end = unread.find(b"\r\n\r\n")
+        if end < 0 and len(unread) < MAX_HEAD_BYTES:
+            return 0
+        self._head_is_read = True
+        return end + 4
 
     # asyncio calls these
 
@@ -123,7 +152,10 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
         self.changed.set()
 
     def _take(self, event: Any) -> None:
-        if not isinstance(event, Frame) or event.opcode is Opcode.CLOSE:
+        if not isinstance(event, Frame):
+            self.changed.set()
+        elif event.opcode is Opcode.CLOSE:
+            self._close_seen = True
             self.changed.set()
         elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT) and self.protocol.close_sent is None:
             if event.opcode is not Opcode.CONT:
@@ -181,7 +213,7 @@ class ClientSocket(WebSocket[_HalfClosable]):
 
     def __init__(self, max_message_bytes: int, serve: Callable[["ClientSocket"], None]) -> None:
         """`serve` is called once the handshake is answered with success."""
-        super().__init__(_HalfClosable(max_size=max_message_bytes), asyncio.Event())
+        super().__init__(_HalfClosable(max_size=max_message_bytes), max_message_bytes, asyncio.Event())
         limit = f"a message may have {max_message_bytes} bytes; send the audio in smaller pieces"
         self.protocol.too_big_event = error_event("message_too_big", limit)
         self._serve = serve
@@ -240,9 +272,13 @@ class VllmSocket(WebSocket[ClientProtocol]):
     """vLLM's side."""
 
     def __init__(
-        self, protocol: ClientProtocol, changed: asyncio.Event, on_message: Callable[[bytes, bool], None]
+        self,
+        protocol: ClientProtocol,
+        max_payload: int,
+        changed: asyncio.Event,
+        on_message: Callable[[bytes, bool], None],
     ) -> None:
-        super().__init__(protocol, changed)
+        super().__init__(protocol, max_payload, changed)
         self.on_message = on_message
         self._pinged_at = asyncio.get_running_loop().time()
         self._ping_unanswered = False
@@ -258,7 +294,7 @@ class VllmSocket(WebSocket[ClientProtocol]):
             websockets.exceptions.WebSocketException: the server refused, or `url` is none.
         """
         uri = parse_uri(url)
-        self = cls(ClientProtocol(uri, max_size=max_message_bytes), changed, on_message)
+        self = cls(ClientProtocol(uri, max_size=max_message_bytes), max_message_bytes, changed, on_message)
         await asyncio.get_running_loop().create_connection(lambda: self, uri.host, uri.port)
         try:
             await self._shake_hands()
