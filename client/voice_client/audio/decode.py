@@ -13,6 +13,7 @@ from av.error import FFmpegError, InvalidDataError
 from numpy.typing import NDArray
 
 from voice_client.audio.pcm import Float32Samples
+from voice_client.audio.raw import ENCODINGS, RawFormat
 from voice_client.errors import BadInputError
 
 ALLOWED_FORMATS = (
@@ -40,17 +41,18 @@ class Block:
     """In Hz. A chained stream can change it from one block to the next."""
 
 
-def decode(source: BinaryIO | Readable, name: str) -> Iterator[Block]:
+def decode(source: BinaryIO | Readable, name: str, raw: RawFormat | None = None) -> Iterator[Block]:
     """Decode the first sound track of a file.
 
     Args:
         source: the file's bytes; not closed here.
         name: what error messages call it.
+        raw: what the bytes mean when there is no header; None finds the format out.
 
     Raises:
         BadInputError: not audio, no sound track, damaged, or without a single sample.
     """
-    with _open(source, name) as container:
+    with _open(source, name, raw) as container:
         stream = _sound_track(container, name)
         empty = True
         for frame in _frames(container, stream, name):
@@ -62,9 +64,24 @@ def decode(source: BinaryIO | Readable, name: str) -> Iterator[Block]:
             raise BadInputError(f"{name} has a sound track without a single sample")
 
 
-def _open(source: BinaryIO | Readable, name: str) -> InputContainer:
+def duration(source: BinaryIO | Readable, name: str) -> float | None:
+    """Return how long a file says it is, in seconds; None when it does not say.
+
+    Raises:
+        BadInputError: not audio, or no sound track.
+    """
+    with _open(source, name, None) as container:
+        _sound_track(container, name)
+        return container.duration / av.time_base if container.duration is not None and container.duration > 0 else None
+
+
+def _open(source: BinaryIO | Readable, name: str, raw: RawFormat | None) -> InputContainer:
+    options = {"format_whitelist": ALLOWED_FORMATS}
+    if raw is not None:
+        layout = {1: "mono", 2: "stereo"}.get(raw.channels, f"{raw.channels}C")
+        options = {"format_whitelist": ",".join(ENCODINGS), "sample_rate": str(raw.rate), "ch_layout": layout}
     try:
-        return av.open(source, mode="r", options={"format_whitelist": ALLOWED_FORMATS})
+        return av.open(source, mode="r", format=None if raw is None else raw.encoding, options=options)
     except (FFmpegError, ValueError) as error:
         raise BadInputError(
             f"{name} is not audio that can be read: {_reason(error)}",

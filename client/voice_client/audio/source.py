@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from voice_client.audio.background import BackgroundReader
-from voice_client.audio.decode import Readable, decode
+from voice_client.audio.decode import Readable, decode, duration
 from voice_client.audio.pcm import rechunk, to_pcm16
+from voice_client.audio.raw import RawFormat
 from voice_client.audio.resample import resample
 from voice_client.errors import BadInputError
 
@@ -47,9 +48,11 @@ class AudioFile:
 
     Args:
         path: the file, or "-" for standard input (which can be read once).
+        raw: what the bytes mean, for PCM without a header; None finds the format out.
     """
 
     path: str | Path
+    raw: RawFormat | None = None
 
     @property
     def live(self) -> bool:
@@ -70,7 +73,18 @@ class AudioFile:
         if str(self.path) == STDIN:
             return
         with self._bytes() as source:
-            next(decode(source, self.name))
+            next(decode(source, self.name, self.raw))
+
+    def seconds(self) -> float | None:
+        """Return how long the file says it is; None when it does not say, and for standard input and raw audio.
+
+        Raises:
+            BadInputError: as `check`.
+        """
+        if str(self.path) == STDIN or self.raw is not None:
+            return None
+        with self._bytes() as source:
+            return duration(source, self.name)
 
     def open(self, *, rate: int, chunk_bytes: int) -> AbstractAsyncContextManager[PcmReader]:
         """See `AudioSource.open`; decoding runs in a thread, a few chunks ahead."""
@@ -78,7 +92,8 @@ class AudioFile:
 
     def _chunks(self, rate: int, chunk_bytes: int) -> Iterator[bytes]:
         with self._bytes() as source:
-            yield from rechunk((to_pcm16(block) for block in resample(decode(source, self.name), rate)), chunk_bytes)
+            blocks = resample(decode(source, self.name, self.raw), rate)
+            yield from rechunk(map(to_pcm16, blocks), chunk_bytes)
 
     @contextmanager
     def _bytes(self) -> Iterator[BinaryIO | Readable]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Coroutine
 
@@ -42,14 +43,42 @@ def report(error: Exception) -> int:
 
 
 def run[T](work: Coroutine[object, object, T]) -> T:
-    """Run a command's work to its result.
+    """Run a command's work to its result; a request to end (SIGTERM, SIGHUP) lets it clean up first.
 
     Raises:
-        typer.Exit: it failed; the reason has been written to standard error.
+        typer.Exit: it failed, and the reason has been written to standard error; or it was asked to end.
     """
     try:
-        return asyncio.run(work)
+        return asyncio.run(_until_asked_to_end(work))
+    except _AskedToEnd as asked:
+        raise typer.Exit(128 + asked.number) from None
     except Exception as error:
         if debugging():
             raise
         raise typer.Exit(report(error)) from error
+
+
+class _AskedToEnd(Exception):  # noqa: N818 - no error
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+async def _until_asked_to_end[T](work: Coroutine[object, object, T]) -> T:
+    task = asyncio.ensure_future(work)
+    asked: list[int] = []
+
+    def end(number: int) -> None:
+        asked.append(number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            loop.add_signal_handler(number, end, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if asked:
+            raise _AskedToEnd(asked[0]) from None
+        raise

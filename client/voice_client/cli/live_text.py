@@ -9,11 +9,15 @@ LINES = 4
 
 
 class LiveText:
-    """A text on standard error that changes in place; nothing at all where standard error is no terminal."""
+    """A text on standard error that changes in place; nothing at all where standard error is no terminal.
 
-    def __init__(self) -> None:
+    Args:
+        shown: False shows nothing on a terminal either.
+    """
+
+    def __init__(self, *, shown: bool = True) -> None:
         self._live = None
-        if sys.stderr.isatty():
+        if shown and sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415 - slow to load, and scripts never see it
             from rich.live import Live  # noqa: PLC0415
 

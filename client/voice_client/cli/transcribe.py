@@ -1,47 +1,76 @@
-"""`voice transcribe`: an audio file in, its text out."""
+"""`voice transcribe`: audio in, its text out. The options; the work is done in `transcribing`."""
 
-import dataclasses
-import json
-import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from voice_client.audio import AudioFile
 from voice_client.cli import options
-from voice_client.cli.failure import run, say
-from voice_client.cli.live_text import LiveText
-from voice_client.session import (
-    Final,
-    HearingMetrics,
-    Notice,
-    Partial,
-    Retry,
-    Transcriber,
-    TranscriberSettings,
-    TranscriptionInterruptedError,
-)
+from voice_client.cli.failure import run
+
+_RAW = "Audio without a header"
 
 
 def transcribe(
-    audio: Annotated[str, typer.Argument(metavar="AUDIO", help="File with sound in it; - is standard input.")],
+    audio: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="AUDIO", help="Files with sound in them; - is standard input.", show_default=False),
+    ] = None,
     *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="PATH", help="File to write; for several inputs, a folder."),
+    ] = None,
+    output_format: Annotated[
+        Literal["txt", "json", "srt", "vtt"] | None,
+        typer.Option("--format", "-f", help="Text, JSON, or subtitles (which imply --turns). (default: txt)"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    turns: Annotated[
+        bool, typer.Option("--turns", help="Hear each turn as an utterance of its own and leave out the pauses.")
+    ] = False,
+    pause: Annotated[
+        float, typer.Option("--pause", metavar="SECONDS", help="A pause of this length ends a turn.")
+    ] = 0.7,
+    mic: Annotated[
+        bool, typer.Option("--mic", help="Hear the microphone until Ctrl-C, turn by turn (extra `mic`).")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Name or number of the recording device. (default: the system's)")
+    ] = None,
+    chunk_bytes: Annotated[
+        int, typer.Option("--chunk-bytes", help="PCM16 in one message; 4096 bytes are 128 ms.")
+    ] = 4096,
+    no_pace: Annotated[
+        bool, typer.Option("--no-pace", help="Send as fast as the endpoint takes it, not in real time.")
+    ] = False,
+    no_retry: options.NoRetryOption = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every message on standard error, spoken words redacted.")
+    ] = False,
+    show_words: Annotated[bool, typer.Option("--show-words", help="With --verbose: do not redact.")] = False,
+    raw: Annotated[
+        str | None,
+        typer.Option(
+            "--raw",
+            help="Encoding of headerless PCM: u8 s16le s16be s24le s32le f32le alaw mulaw.",
+            rich_help_panel=_RAW,
+        ),
+    ] = None,
+    rate: Annotated[int, typer.Option("--rate", help="With --raw: samples per second.", rich_help_panel=_RAW)] = 16_000,
+    channels: Annotated[int, typer.Option("--channels", help="With --raw: channels.", rich_help_panel=_RAW)] = 1,
     stage: options.StageOption = None,
     endpoint: options.EndpointOption = None,
     region: options.RegionOption = None,
     endpoint_url: options.EndpointUrlOption = None,
     ca_bundle: options.CaBundleOption = None,
     model: options.ModelOption = None,
-    as_json: options.JsonOption = False,
-    no_pace: Annotated[
-        bool, typer.Option("--no-pace", help="Send as fast as the endpoint takes it, not in real time.")
-    ] = False,
-    no_retry: options.NoRetryOption = False,
     _debug: options.DebugOption = False,
 ) -> None:
     """Turn speech into text, live.
 
-    The text goes to standard output; what is heard meanwhile and the measures go to standard error.
+    The text goes to standard output or into a file, which is written whole or not at all; what is heard meanwhile and
+    the measures go to standard error.
 
     Examples:
 
@@ -49,60 +78,40 @@ def transcribe(
 
         voice transcribe interview.wav --stage prod --json > interview.json
 
+        voice transcribe meeting.mp4 --format srt -o meeting.srt --no-pace
+
+        voice transcribe calls/*.wav --turns -o texts/
+
         ffmpeg -i talk.mkv -f wav - | voice transcribe -
+
+        voice transcribe line.raw --raw mulaw --rate 8000
+
+        voice transcribe --mic
     """
 
-    async def hear() -> Final:
+    async def hear() -> None:
+        # Decoders and sessions take most of a second to load, which `--help` shall not.
+        from voice_client.cli.transcribing import Job, transcribe_all  # noqa: PLC0415
+
         place = options.where(
             stage=stage, endpoint=endpoint, region=region, endpoint_url=endpoint_url, ca_bundle=ca_bundle, model=model
         )
-        source = AudioFile(audio)
-        source.check()
-        return await _hear(source, place, paced=not no_pace, retry=not no_retry)
+        job = Job.checked(
+            audio or [],
+            mic=mic,
+            device=device,
+            raw=(raw, rate, channels) if raw is not None else None,
+            output=output,
+            output_format=output_format,
+            as_json=as_json,
+            turns=turns,
+            pause=pause,
+            chunk_bytes=chunk_bytes,
+            paced=not no_pace,
+            retry=not no_retry,
+            verbose=verbose,
+            show_words=show_words,
+        )
+        await transcribe_all(job, place)
 
-    final = run(hear())
-    if as_json:
-        usage = dataclasses.asdict(final.usage) if final.usage is not None else None
-        result = {"text": final.text, "usage": usage, "metrics": _rounded(final.metrics)}
-        print(json.dumps(result, ensure_ascii=False))  # noqa: T201
-    else:
-        print(final.text.strip())  # noqa: T201
-        say(_measures(final.metrics))
-
-
-async def _hear(source: AudioFile, place: options.Where, *, paced: bool, retry: bool) -> Final:
-    settings = TranscriberSettings(paced=paced)
-    final: Final | None = None
-    with LiveText() as live:
-        async with Transcriber.connect(**place, retry=Retry() if retry else None, settings=settings) as ear:
-            try:
-                async for event in ear.transcribe(source):
-                    match event:
-                        case Partial(text=text):
-                            live.show(text)
-                        case Notice(message=message):
-                            say(message)
-                        case Final():
-                            final = event
-            except TranscriptionInterruptedError as error:
-                if error.text_so_far and sys.stderr.isatty():
-                    say(f"heard until then: {error.text_so_far}")
-                raise
-    assert final is not None, "transcribe() ended without a Final and without an error"  # noqa: S101
-    return final
-
-
-def _rounded(metrics: HearingMetrics) -> dict[str, float | int | None]:
-    return {
-        name: round(value, 3) if isinstance(value, float) else value
-        for name, value in dataclasses.asdict(metrics).items()
-    }
-
-
-def _measures(metrics: HearingMetrics) -> str:
-    partial = f"first words after {metrics.first_partial_ms:.0f} ms, " if metrics.first_partial_ms is not None else ""
-    again = f", {metrics.retries} reconnects" if metrics.retries else ""
-    return (
-        f"{metrics.audio_seconds:.1f} s of audio, {partial}final text {metrics.finalization_ms:.0f} ms after its end, "
-        f"real-time factor {metrics.rtf:.2f}{again}"
-    )
+    run(hear())

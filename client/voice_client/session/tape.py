@@ -6,6 +6,7 @@ from collections import deque
 from voice_client.audio.pacing import Pacer
 from voice_client.audio.source import PcmReader
 from voice_client.session.segments import Segment, SegmentPlan
+from voice_client.session.spool import Spool
 
 
 class Tape:
@@ -22,9 +23,7 @@ class Tape:
         self._plan = plan
         self._replayable = replayable
         self._backlog = backlog_bytes
-        self._held = bytearray()
-        self._base = 0
-        """Offset of the first byte that is still held."""
+        self._spool = Spool()
         self._segments: deque[Segment] = deque()
         """Begun and not yet released, in order."""
         self._taken = 0
@@ -37,12 +36,12 @@ class Tape:
     @property
     def total_bytes(self) -> int:
         """Length of the audio so far."""
-        return self._base + len(self._held)
+        return self._spool.end
 
     @property
     def held_bytes(self) -> int:
         """Audio in memory."""
-        return len(self._held)
+        return len(self._spool)
 
     async def fill(self, reader: PcmReader, pacer: Pacer | None) -> None:
         """Take everything from a source; its failure is raised where the audio is read."""
@@ -52,7 +51,7 @@ class Tape:
                     await pacer.wait_for(chunk)
                 async with self._changed:
                     await self._changed.wait_for(self._has_room)
-                    self._held += chunk
+                    self._spool.add(chunk)
                     self._segments.extend(self._plan.feed(chunk))
                     self._forget()
                     self._changed.notify_all()
@@ -93,8 +92,7 @@ class Tape:
             stop = min(stop, self.total_bytes)
             if stop == offset and segment.end is None and self._failure is not None:
                 raise self._failure
-            assert offset >= self._base, "audio that was forgotten was read again"  # noqa: S101
-            data = bytes(memoryview(self._held)[offset - self._base : stop - self._base])
+            data = self._spool.read(offset, stop)
             self._read = max(self._read, stop)
             if not self._replayable:
                 self._forget()
@@ -127,6 +125,4 @@ class Tape:
         needed = self._needed()
         if not self._replayable:
             needed = max(needed, self._read)
-        if needed > self._base:
-            del self._held[: needed - self._base]
-            self._base = needed
+        self._spool.forget(needed)

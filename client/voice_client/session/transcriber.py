@@ -17,6 +17,7 @@ from voice_client.session.ending import end_tasks
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
 from voice_client.session.events import Notice, SessionStarted, TranscriptEvent
 from voice_client.session.hearing import Hearing
+from voice_client.session.observing import Observer, observed
 from voice_client.session.realtime_session import RealtimeSession
 from voice_client.session.recovery import can_recover
 from voice_client.session.segments import Segment, SegmentPlan
@@ -62,6 +63,7 @@ class Transcriber:
         settings: limits and time-outs.
         clock: time for pacing, measures and the age of streams.
         max_model_len: the model's longest input in tokens of 80 ms; None when it is not known.
+        endpoint_name: what errors call the other end.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class Transcriber:
         settings: TranscriberSettings = TranscriberSettings(),  # noqa: B008 - frozen
         clock: Clock | None = None,
         max_model_len: int | None = None,
+        endpoint_name: str | None = None,
     ) -> None:
         self._max_model_len = max_model_len
+        self._endpoint_name = endpoint_name
         self._opener = opener
         self._model = model
         self._retry = retry
@@ -98,6 +102,7 @@ class Transcriber:
         model: str | None = None,
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         settings: TranscriberSettings = TranscriberSettings(),  # noqa: B008 - frozen
+        observer: Observer | None = None,
     ) -> AsyncGenerator[Self]:
         """Connect to the speech-to-text endpoint of a stage, or to one given by name.
 
@@ -111,6 +116,7 @@ class Transcriber:
                 an endpoint given by name (a server that serves another refuses it with `model_not_found`).
             retry: how to come back after a loss; None gives the first loss to the caller.
             settings: limits and time-outs.
+            observer: is shown every message of every stream; it holds audio and spoken words.
 
         Raises:
             VoiceError: credentials, endpoint or connection; each subclass says which.
@@ -118,8 +124,14 @@ class Transcriber:
         address = EndpointAddress("stt", stage, endpoint_name, region, endpoint_url, ca_bundle)
         async with open_endpoint(address, invocation_path=None) as endpoint:
             name = model or endpoint.model or DEFAULT_MODEL
-            length = endpoint.max_model_len
-            async with cls(endpoint.opener, model=name, retry=retry, settings=settings, max_model_len=length) as ear:
+            async with cls(
+                observed(endpoint.opener, observer) if observer is not None else endpoint.opener,
+                model=name,
+                retry=retry,
+                settings=settings,
+                max_model_len=endpoint.max_model_len,
+                endpoint_name=endpoint.name,
+            ) as ear:
                 yield ear
 
     async def __aenter__(self) -> Self:
@@ -248,6 +260,10 @@ class Transcriber:
             )
             await hearing.run()
             complete = True
+        except VoiceError as error:
+            if error.endpoint is None and not isinstance(error, BadInputError):
+                error.endpoint = self._endpoint_name
+            raise
         finally:
             if not complete:  # what the server still holds of it would spoil the next utterance
                 await self._drop()
