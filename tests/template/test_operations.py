@@ -353,7 +353,8 @@ class TestNetwork:
             endpoint_in(stack, network=network)
 
     def test_cfn_lint_finds_nothing(self, in_vpc: SynthesizedStage, paused: SynthesizedStage) -> None:
-        for stack in (*in_vpc.all, *paused.all):
+        # The stacks of both voices are of the same making; the other templates are linted in test_voice_stacks.py.
+        for stack in (in_vpc.stt, in_vpc.foundation, paused.stt):
             findings = lint(stack.path.read_text(), config=ManualArgs(regions=["us-east-1"]))
             assert [str(finding) for finding in findings] == []
 

@@ -90,8 +90,8 @@ class TestStages:
     @pytest.mark.parametrize("fixture", ["dev", "prod_as_configured", "in_vpc"])
     def test_nothing_is_public_and_nothing_unacknowledged(self, fixture: str, request: pytest.FixtureRequest) -> None:
         assembly = assembly_of(request.getfixturevalue(fixture))
-        findings = [*scanners.cdk_nag_findings(assembly), *scanners.cfn_lint_findings(assembly)]
-        verdict = judge(assembly, findings, scanners=[scanners.CDK_NAG, scanners.CFN_LINT])
+        # cfn-lint is asked in test_voice_stacks.py and test_operations.py: once a template, for it takes seconds.
+        verdict = judge(assembly, scanners.cdk_nag_findings(assembly), scanners=[scanners.CDK_NAG])
         assert verdict.open == ()
         assert verdict.refused == ()
         # Each stack has the two actions that take no resource: cdk-nag did look.
@@ -109,6 +109,15 @@ class TestStages:
     def test_a_synthesis_without_cdk_nag_is_not_taken_for_a_clean_one(self, paused: SynthesizedStage) -> None:
         with pytest.raises(ScannerError, match="without cdk-nag"):
             scanners.cdk_nag_findings(assembly_of(paused))
+
+
+class TestCfnLint:
+    def test_findings_name_the_resource_and_the_rule(self, tmp_path: Path) -> None:
+        path = tmp_path / "s.template.json"
+        path.write_text(json.dumps({"Resources": {"Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {"Nme": 1}}}}))
+        stack = SynthesizedStack("s", path, json.loads(path.read_text()), {}, (), {}, False)
+        (found, *_) = scanners.cfn_lint_findings(Assembly(tmp_path, (stack,), {}))
+        assert (found.scanner, found.rule, found.stack, found.logical_id) == ("cfn-lint", "E3002", "s", "Logs")
 
 
 class TestPrinted:
