@@ -1,6 +1,7 @@
 """A scripted server that keeps vLLM's realtime protocol and misbehaves on request: run as a process, killed, stopped.
 
-`/health` answers 200. `/v1/realtime` takes its script from the query, so each session can have its own:
+`/health` answers 200, `/metrics` with three gauges. `/v1/realtime` takes its script from the query, so that each
+session can have its own:
 
 - `tail=S`: after the final commit, deltas for S seconds before `transcription.done`
 - `big=N`: the final text has N characters
@@ -32,6 +33,18 @@ from websockets.http11 import Request, Response
 
 WORDS_PER_APPEND = "w"
 
+METRICS = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="some/model"} 3.0
+# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="some/model"} 1.0
+# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="some/model"} 0.4375
+"""
+"""As vLLM's server writes them."""
+
 
 def note(**fields: Any) -> None:
     with Path(os.environ["SCRIPTED_VLLM_NOTES"]).open("a") as notes:
@@ -47,6 +60,8 @@ async def answer_http(connection: ServerConnection, request: Request) -> Respons
     path = urlsplit(request.path)
     if path.path == "/health":
         return connection.respond(HTTPStatus(int(os.environ.get("SCRIPTED_VLLM_HEALTH", "200"))), "")
+    if path.path == "/metrics":
+        return connection.respond(HTTPStatus.OK, METRICS)
     if path.path != "/v1/realtime":
         return connection.respond(HTTPStatus.NOT_FOUND, "")
     await asyncio.sleep(float(dict(parse_qsl(path.query)).get("accept_delay", "0")))

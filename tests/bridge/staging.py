@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -28,6 +29,22 @@ UPDATE = {"type": "session.update", "model": "m"}
 COMMIT = {"type": "input_audio_buffer.commit"}
 FINAL = {"type": "input_audio_buffer.commit", "final": True}
 APPEND = {"type": "input_audio_buffer.append", "audio": AUDIO}
+
+
+def log_contract() -> dict[str, Any]:
+    """The schema of each event, by the event's name."""
+    events = json.loads((CONTEXT / "voxtral_bridge" / "log_events.json").read_text())["$defs"]
+    assert isinstance(events, dict)
+    return events
+
+
+_VALIDATORS = {event: Draft202012Validator(schema) for event, schema in log_contract().items()}
+
+
+def assert_in_contract(line: dict[str, Any]) -> None:
+    """Fail when a line of the bridge's log is not what docs/bridge-log.md promises to those who read it."""
+    assert line.get("event") in _VALIDATORS, f"not in log_events.json: {line}"
+    _VALIDATORS[line["event"]].validate(line)
 
 
 def free_port() -> int:
@@ -112,14 +129,14 @@ class Stage:
     """Starts processes and ends them all after the test."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._started: list[Process] = []
         self.vllm_port = free_port()
 
     def _spawn(
         self, name: str, command: list[str], environment: dict[str, str]
     ) -> tuple["subprocess.Popen[bytes]", Path]:
-        output = self._folder / f"{name}-{len(self._started)}.log"
+        output = self.folder / f"{name}-{len(self._started)}.log"
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "SM_VLLM_", "VLLM_"))
         }
@@ -130,7 +147,7 @@ class Stage:
         return popen, output
 
     def vllm(self, **environment: str) -> Vllm:
-        notes = self._folder / f"notes-{len(self._started)}.jsonl"
+        notes = self.folder / f"notes-{len(self._started)}.jsonl"
         command = [sys.executable, str(SCRIPTED_VLLM), "--port", str(self.vllm_port)]
         popen, output = self._spawn("vllm", command, {"SCRIPTED_VLLM_NOTES": str(notes)} | environment)
         started = Vllm(popen, self.vllm_port, output, notes)
@@ -157,12 +174,12 @@ class Stage:
 
     def entrypoint(self, *arguments: str, wait: bool = True, **environment: str) -> Vllm:
         """Start the container's entrypoint with the scripted server as `vllm` on PATH."""
-        programs = self._folder / "bin"
+        programs = self.folder / "bin"
         programs.mkdir(exist_ok=True)
         program = programs / "vllm"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SCRIPTED_VLLM}" "$@"\n')
         program.chmod(0o755)
-        port, notes = free_port(), self._folder / f"notes-{len(self._started)}.jsonl"
+        port, notes = free_port(), self.folder / f"notes-{len(self._started)}.jsonl"
         variables = {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "BRIDGE_PORT": str(port),
@@ -180,6 +197,13 @@ class Stage:
         return started
 
     def close(self) -> None:
+        """End all processes and hold every line of a log against the contract."""
+        self._end_all()
+        for process in self._started:
+            for line in json_lines(process.output):
+                assert_in_contract(line)
+
+    def _end_all(self) -> None:
         for process in reversed(self._started):
             if process.popen.poll() is None:
                 # Only the container has children to end in order.

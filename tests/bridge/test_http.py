@@ -1,11 +1,12 @@
 """`POST /invocations` passes a recording to vLLM's transcription route; everything unknown is answered clearly."""
 
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -93,18 +94,71 @@ def test_model_without_transcriptions_says_so(stage: Stage) -> None:
     assert "stream" in answer["error"]
 
 
-def test_no_vllm_and_unknown_routes(stage: Stage) -> None:
-    bridge = stage.bridge(healthy=False)
-    assert call(bridge, "/invocations", RECORDING, "audio/wav")[0] == 502
-    assert ping(bridge.port) == 503
+@pytest.fixture(scope="module")
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A bridge whose vLLM never comes up."""
+    stage = Stage(tmp_path_factory.mktemp("lonely"))
+    try:
+        yield stage.bridge(healthy=False, BRIDGE_REQUEST_TIMEOUT="1")
+    finally:
+        stage.close()
+
+
+def exchange(bridge: Process, *pieces: bytes) -> bytes:
+    """Send pieces one after the other on one connection and return all that comes until it is closed."""
+    with socket.create_connection(("127.0.0.1", bridge.port), 10) as connection:
+        answer = b""
+        for piece in pieces:
+            connection.sendall(piece)
+            if piece.endswith(b"\r\n\r\n"):
+                connection.settimeout(0.3)
+                with suppress(TimeoutError):
+                    answer += connection.recv(65536)
+                connection.settimeout(10)
+        while data := connection.recv(65536):
+            answer += data
+    return answer
+
+
+def test_no_vllm_and_unknown_routes(lonely: Process) -> None:
+    assert call(lonely, "/invocations", RECORDING, "audio/wav")[0] == 502
+    assert ping(lonely.port) == 503
     for path in ("/", "/v1/models", "/docs", "/openapi.json"):
-        status, answer = call(bridge, path, None, "")
+        status, answer = call(lonely, path, None, "")
         assert (status, answer["code"]) == (404, "unknown_route")
         assert path in answer["error"]
-    assert call(bridge, "/ping", b"", "")[0] == 404
+    assert call(lonely, "/ping", b"", "")[0] == 404
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime", "/invocations-bidirectional-stream"])
-def test_websocket_path_without_upgrade(stage: Stage, path: str) -> None:
-    bridge = stage.bridge(healthy=False)
-    assert call(bridge, path, None, "")[0] == 404
+def test_websocket_path_without_upgrade(lonely: Process, path: str) -> None:
+    assert call(lonely, path, None, "")[0] == 404
+
+
+def test_recording_in_chunks_after_the_bridge_said_to_go_on(lonely: Process) -> None:
+    """As some proxies and curl send a large body."""
+    head = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: audio/wav\r\nTransfer-Encoding: chunked\r\n"
+    answer = exchange(lonely, head + b"Expect: 100-continue\r\n\r\n", b"5\r\nabcde\r\n", b"1\r\nf\r\n0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 100 ")
+    assert b"HTTP/1.1 502 " in answer
+    assert b"upstream_unavailable" in answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes", [b"\x16\x03\x01 TLS?\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"x" * 99_999]
+)
+def test_what_is_no_http_request_is_refused(lonely: Process, request_bytes: bytes) -> None:
+    answer = exchange(lonely, request_bytes)
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
+    assert b"bad_request" in answer
+
+
+def test_a_broken_handshake_is_refused(lonely: Process) -> None:
+    head = b"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    assert exchange(lonely, head).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_request_that_never_ends_does_not_hold_a_connection(lonely: Process) -> None:
+    answer = exchange(lonely, b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", b"123")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"request_timeout" in answer

@@ -63,7 +63,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._deadline = asyncio.get_running_loop().call_later(self._timeout, self._transport.abort)
+        self._deadline = asyncio.get_running_loop().call_later(self._timeout, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -107,6 +107,10 @@ class HttpConnection(asyncio.Protocol):
         socket.connection_made(self._transport)
         socket.receive(self._head)
         return True
+
+    def _give_up(self) -> None:
+        text = f"the request did not arrive whole within {self._timeout:g} s"
+        self._send(Answer.error(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", text))
 
     async def _respond(self) -> None:
         request = cast("h11.Request", self._request)
