@@ -41,6 +41,14 @@ def up(
     run_dir: Annotated[
         Path | None, typer.Option(help="Keep images, logs and the CA here; default: a temporary folder.")
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep stacks and endpoints, and all that --run-dir keeps, in this folder: the next cloud begins with "
+            "them (docs/control-plane.md).",
+        ),
+    ] = None,
     fault: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,13 +66,18 @@ def up(
     \b
     voice local up                   # then, in another shell: eval "$(voice local env)"
     voice local up --deploy          # ready when both endpoints are in service
+    voice local up --state ~/.voice-cloud   # again what it held when it ended
     voice local up --fault reset-stream,random=5..50,times=every
     """
     # The cloud's parts take seconds to import; the other commands do without them.
     from voice_local import foreground  # noqa: PLC0415
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    with _run_folder(run_dir) as folder:
+    if state is not None and run_dir is not None:
+        raise typer.BadParameter(
+            "give --state or --run-dir: the state's folder is the run folder", param_hint="--state"
+        )
+    with _run_folder(state or run_dir) as folder:
         try:
             asyncio.run(
                 foreground.serve(
@@ -74,6 +87,7 @@ def up(
                     data_port=data_port,
                     until_stdin_closes=until_stdin_closes,
                     faults=fault or (),
+                    keep_state=state is not None,
                 )
             )
         except foreground.FAILURES as error:

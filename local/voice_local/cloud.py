@@ -23,10 +23,17 @@ class LocalCloud:
         identity: region and key pair; a new key pair by default.
         control_port: TCP port of the control plane on 127.0.0.1; 0 takes a free one.
         data_port: TCP port of the data plane on 127.0.0.1; 0 takes a free one.
+        keep_state: keep stacks and endpoints in `run_dir`, so that the next cloud in it begins with them.
     """
 
     def __init__(
-        self, run_dir: Path, *, identity: LocalIdentity | None = None, control_port: int = 0, data_port: int = 0
+        self,
+        run_dir: Path,
+        *,
+        identity: LocalIdentity | None = None,
+        control_port: int = 0,
+        data_port: int = 0,
+        keep_state: bool = False,
     ) -> None:
         self.identity = identity or LocalIdentity()
         self.faults = FaultPlan()
@@ -35,6 +42,7 @@ class LocalCloud:
         self.images_dir = run_dir / "images"
         self._control_port = control_port
         self._data_port = data_port
+        self._state_dir = run_dir / "state" if keep_state else None
         self._running = AsyncExitStack()
         self._description: CloudDescription | None = None
 
@@ -48,7 +56,13 @@ class LocalCloud:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as starting:
             host = ProcessContainerHost(ImageStore(self.images_dir), self.run_dir / "containers")
-            control_plane = ControlPlane(host, self.identity, port=self._control_port, images_dir=self.images_dir)
+            control_plane = ControlPlane(
+                host,
+                self.identity,
+                port=self._control_port,
+                images_dir=self.images_dir,
+                state_dir=self._state_dir,
+            )
             # Importing and starting moto takes seconds; the TLS side need not wait for it.
             await asyncio.to_thread(control_plane.start)
             starting.push_async_callback(asyncio.to_thread, control_plane.stop)
@@ -56,6 +70,7 @@ class LocalCloud:
             data_plane = DataPlane(control_plane, self.identity, port=self._data_port, tls=tls, faults=self.faults)
             await data_plane.start()
             starting.push_async_callback(data_plane.stop)
+            await asyncio.to_thread(control_plane.await_resumed)
             self._running = starting.pop_all()
         self._description = CloudDescription(
             control_plane=control_plane.url,

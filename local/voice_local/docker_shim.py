@@ -88,11 +88,6 @@ def _run(command: str, rest: Sequence[str], built: ImageStore, pushed: ImageStor
         case "push", [tag]:
             return _copy(tag, built, tag, pushed)
         case "build", options:
-            if os.environ.get(NO_ATTESTATIONS) != "1":
-                return _fail(
-                    "build: Docker would attach provenance attestations, and SageMaker refuses such an image; "
-                    f"set {NO_ATTESTATIONS}=1 in the environment of the build"
-                )
             return _build(options, built)
     return _fail(f"{command} {shlex.join(rest)}: not understood by the stand-in for Docker")
 
@@ -106,6 +101,11 @@ def _copy(source: str, store: ImageStore, target: str, into: ImageStore) -> int:
 
 
 def _build(options: Sequence[str], built: ImageStore) -> int:
+    if os.environ.get(NO_ATTESTATIONS) != "1":
+        return _fail(
+            "build: Docker would attach provenance attestations, and SageMaker refuses such an image; "
+            f"set {NO_ATTESTATIONS}=1 in the environment of the build"
+        )
     parser = argparse.ArgumentParser(prog="docker build (stand-in)", allow_abbrev=False)
     parser.add_argument("--build-arg", action="append", default=[])
     parser.add_argument("--tag", action="append", required=True)

@@ -1,6 +1,6 @@
-"""Reads the labels an image would carry out of its Dockerfile, as `docker build` would set them.
+"""Reads the labels an image would carry out of its Dockerfile, as `docker build` would set them, and its base image.
 
-Only what labels need: line continuations, comments, ARG and ENV values, stages that build on stages. Instructions
+Only what they need: line continuations, comments, ARG and ENV values, stages that build on stages. Instructions
 that run something are skipped, and labels of the base image are unknown. Reference:
 https://docs.docker.com/reference/dockerfile/
 """
@@ -20,6 +20,7 @@ class DockerfileError(ValueError):
 
 @dataclass(slots=True)
 class _Stage:
+    base_image: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -30,6 +31,19 @@ def labels_of(dockerfile: str, build_args: Mapping[str, str], target: str | None
     Raises:
         DockerfileError: there is no FROM, no stage `target`, or an instruction cannot be read.
     """
+    return _last_stage(dockerfile, build_args, target).labels
+
+
+def base_image_of(dockerfile: str, build_args: Mapping[str, str]) -> str:
+    """Return the image that the last stage begins with, arguments filled in, through stages that build on stages.
+
+    Raises:
+        DockerfileError: there is no FROM, or an instruction cannot be read.
+    """
+    return _last_stage(dockerfile, build_args, None).base_image
+
+
+def _last_stage(dockerfile: str, build_args: Mapping[str, str], target: str | None) -> _Stage:
     stages: dict[str, _Stage] = {}
     before_from: dict[str, str] = {}
     current: _Stage | None = None
@@ -48,19 +62,19 @@ def labels_of(dockerfile: str, build_args: Mapping[str, str], target: str | None
     if current is None:
         raise DockerfileError("The Dockerfile has no FROM.")
     if target is None:
-        return current.labels
+        return current
     if target not in stages:
         raise DockerfileError(f"The Dockerfile has no stage {target}.")
-    return stages[target].labels
+    return stages[target]
 
 
 def _from(rest: str, stages: dict[str, _Stage], variables: Mapping[str, str]) -> _Stage:
     words = [word for word in _expand(rest, variables).split() if not word.startswith("--")]
     if not words:
         raise DockerfileError(f"FROM {rest}: names no image.")
-    base = stages.get(words[0], _Stage())
+    base = stages.get(words[0], _Stage(words[0]))
     # ENV values of a base stage go on; so do its labels.
-    stage = _Stage(dict(base.labels), dict(base.variables))
+    stage = _Stage(base.base_image, dict(base.labels), dict(base.variables))
     stages[str(len({id(known) for known in stages.values()}))] = stage
     if len(words) == 3 and words[1].upper() == "AS":
         stages[words[2]] = stage

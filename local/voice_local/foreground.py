@@ -32,6 +32,7 @@ async def serve(
     data_port: int | None,
     until_stdin_closes: bool,
     faults: Sequence[str] = (),
+    keep_state: bool = False,
 ) -> None:
     """Run a cloud, say on stdout how to reach it, and end with a signal.
 
@@ -42,6 +43,7 @@ async def serve(
         data_port: TCP port of the data plane; None takes SageMaker's own when it is free, 0 takes a free one.
         until_stdin_closes: end with the end of standard input too.
         faults: what is to go wrong on the data plane from the start, in the text form of `Fault.parse`.
+        keep_state: keep stacks and endpoints in the folder for the next cloud.
 
     Raises:
         One of `FAILURES`.
@@ -53,7 +55,7 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     if until_stdin_closes:
         loop.add_reader(sys.stdin.fileno(), _end_at_end_of_input, loop, ended)
-    async with _cloud(folder, control_port, data_port) as cloud:
+    async with _cloud(folder, control_port, data_port, keep_state=keep_state) as cloud:
         for fault in wanted_faults:
             cloud.faults.arm(fault)
         description = cloud.description
@@ -76,10 +78,12 @@ def _end_at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) 
 
 
 @asynccontextmanager
-async def _cloud(folder: Path, control_port: int, data_port: int | None) -> AsyncIterator[LocalCloud]:
+async def _cloud(
+    folder: Path, control_port: int, data_port: int | None, *, keep_state: bool
+) -> AsyncIterator[LocalCloud]:
     """Run a cloud; without a port asked for, the data plane takes SageMaker's own when it is free."""
     wanted = (DEFAULT_PORT if _is_free(DEFAULT_PORT) else 0) if data_port is None else data_port
-    async with LocalCloud(folder, control_port=control_port, data_port=wanted) as cloud:
+    async with LocalCloud(folder, control_port=control_port, data_port=wanted, keep_state=keep_state) as cloud:
         yield cloud
 
 

@@ -7,6 +7,7 @@ plane looks endpoints up and bridges a client's stream to the container's port. 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 
@@ -70,6 +71,11 @@ class Container(Protocol):
 
     @property
     def bidirectional(self) -> bool: ...
+
+    @property
+    def log_file(self) -> Path:
+        """The file that the container's stdout and stderr are appended to."""
+        ...
 
     def ping(self) -> bool:
         """Ask `GET /ping`; True only for a 200 within 2 s, SageMaker's own limit."""

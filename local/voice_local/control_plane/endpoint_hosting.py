@@ -5,53 +5,39 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.h
 An update starts the new containers beside the old ones and moves over only when they answer (blue/green).
 """
 
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from voice_local.control_plane.settings import ControlPlaneSettings
-from voice_local.interfaces import (
-    Container,
-    ContainerHost,
-    ContainerSpec,
-    EndpointStatus,
-    EndpointView,
-    ImageNotFoundError,
-    ServingContainer,
-)
+from voice_local.control_plane.variant_container import OutputSink, StartError, VariantContainer, VariantPlan
+from voice_local.interfaces import ContainerHost, EndpointStatus, EndpointView
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class VariantPlan:
-    """What to run for one production variant."""
-
-    variant: str
-    image: str
-    environment: Mapping[str, str]
-    model_data: str | None
-    startup_seconds: float | None
-    """The variant's `ContainerStartupHealthCheckTimeoutInSeconds`; None when it sets none."""
-
 
 StatusListener = Callable[[str, EndpointStatus, str | None], None]
 """Told the endpoint's name, its new state and the failure reason; called from the hosting's threads."""
 
 
-class _StartError(Exception):
-    """A container did not become healthy; the message is the endpoint's FailureReason."""
+class EndpointOutput(OutputSink, Protocol):
+    """Takes what endpoints' containers write."""
+
+    def open(self, endpoint: str) -> None:
+        """Get ready for an endpoint's output."""
+        ...
 
 
 @dataclass(slots=True)
 class _Endpoint:
     name: str
     status: EndpointStatus
-    running: dict[str, Container] = field(default_factory=dict)
-    started: int = 0
+    running: tuple[VariantContainer, ...] = ()
+    numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     cancelled: threading.Event = field(default_factory=threading.Event)
     operation: threading.Lock = field(default_factory=threading.Lock)
     """Held by the one operation at work on it, so that a deletion ends after a start it cut short."""
@@ -60,9 +46,12 @@ class _Endpoint:
 class EndpointHosting:
     """Runs the containers of all endpoints of one local cloud."""
 
-    def __init__(self, host: ContainerHost, settings: ControlPlaneSettings, on_status: StatusListener) -> None:
+    def __init__(
+        self, host: ContainerHost, settings: ControlPlaneSettings, output: EndpointOutput, on_status: StatusListener
+    ) -> None:
         self._host = host
         self._settings = settings
+        self._output = output
         self._on_status = on_status
         self._lock = threading.Lock()
         self._endpoints: dict[str, _Endpoint] = {}
@@ -75,11 +64,9 @@ class EndpointHosting:
             endpoint = self._endpoints.get(name)
             if endpoint is None:
                 return None
-            containers = tuple(
-                ServingContainer(variant=variant, port=container.port, bidirectional=container.bidirectional)
-                for variant, container in endpoint.running.items()
-            )
-            return EndpointView(name=name, status=endpoint.status, containers=containers)
+            status, running = endpoint.status, endpoint.running
+        serving = (container.serving() for container in running)
+        return EndpointView(name=name, status=status, containers=tuple(one for one in serving if one is not None))
 
     def create(self, name: str, plans: Iterable[VariantPlan]) -> None:
         """Start the containers of a new endpoint; returns at once."""
@@ -87,6 +74,11 @@ class EndpointHosting:
         with self._lock:
             self._endpoints[name] = endpoint
         self._run("create", endpoint, lambda: self._create(endpoint, tuple(plans)))
+
+    def know_failed(self, name: str) -> None:
+        """Take over an endpoint that failed before this process started, so that it can be deleted."""
+        with self._lock:
+            self._endpoints[name] = _Endpoint(name, EndpointStatus.FAILED)
 
     def update(self, name: str, plans: Iterable[VariantPlan], on_moved: Callable[[], None]) -> None:
         """Move an endpoint to new containers; returns at once. `on_moved` is called only when they serve."""
@@ -142,7 +134,7 @@ class EndpointHosting:
     def _create(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...]) -> None:
         try:
             started = self._start_all(endpoint, plans)
-        except _StartError as error:
+        except StartError as error:
             self._set(endpoint, EndpointStatus.FAILED, str(error))
             return
         self._adopt(endpoint, started)
@@ -151,12 +143,12 @@ class EndpointHosting:
     def _update(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...], on_moved: Callable[[], None]) -> None:
         try:
             started = self._start_all(endpoint, plans)
-        except _StartError as error:
+        except StartError as error:
             # As after a blue/green roll-back: the old containers serve on, and the reason is kept.
             self._set(endpoint, EndpointStatus.IN_SERVICE, str(error))
             return
         with self._lock:
-            previous = list(endpoint.running.values())
+            previous = endpoint.running
         self._adopt(endpoint, started)
         on_moved()
         self._set(endpoint, EndpointStatus.IN_SERVICE, None)
@@ -170,19 +162,21 @@ class EndpointHosting:
                 del self._endpoints[endpoint.name]
         on_gone()
 
-    def _adopt(self, endpoint: _Endpoint, started: dict[str, Container]) -> None:
+    def _adopt(self, endpoint: _Endpoint, started: tuple[VariantContainer, ...]) -> None:
         """Let containers serve, unless the endpoint was deleted while they started."""
         with self._lock:
             unwanted = endpoint.cancelled.is_set()
             if not unwanted:
                 endpoint.running = started
-        if unwanted:
-            for container in started.values():
+        for container in started:
+            if unwanted:
                 container.stop()
+            else:
+                container.watch()
 
     def _stop_containers(self, endpoint: _Endpoint) -> None:
         with self._lock:
-            containers, endpoint.running = list(endpoint.running.values()), {}
+            containers, endpoint.running = endpoint.running, ()
         for container in containers:
             container.stop()
 
@@ -193,51 +187,40 @@ class EndpointHosting:
             endpoint.status = status
         self._on_status(endpoint.name, status, reason)
 
-    def _start_all(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...]) -> dict[str, Container]:
+    def _start_all(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...]) -> tuple[VariantContainer, ...]:
         """Start one container a variant and wait until all are healthy; stop them all when one is not."""
-        started: dict[str, Container] = {}
+        self._refuse_impossible(endpoint, plans)
+        self._output.open(endpoint.name)
+        containers = tuple(
+            VariantContainer(
+                self._host,
+                endpoint=endpoint.name,
+                plan=plan,
+                settings=self._settings,
+                sink=self._output,
+                number=lambda: next(endpoint.numbers),
+            )
+            for plan in plans
+        )
         try:
-            for plan in plans:
-                started[plan.variant] = self._start(endpoint, plan)
-            for plan in plans:
-                self._wait_healthy(endpoint, plan, started[plan.variant])
+            for container in containers:
+                container.start()
+            for container in containers:
+                container.wait_healthy(endpoint.cancelled)
         except BaseException:
-            for container in started.values():
+            for container in containers:
                 container.stop()
             raise
-        return started
+        return containers
 
-    def _start(self, endpoint: _Endpoint, plan: VariantPlan) -> Container:
-        with self._lock:
-            endpoint.started += 1
-            number = endpoint.started
-        spec = ContainerSpec(
-            name=f"{endpoint.name}-{plan.variant}-{number}",
-            image=plan.image,
-            environment=plan.environment,
-            model_data=plan.model_data,
-        )
-        try:
-            return self._host.start(spec)
-        except (ImageNotFoundError, OSError) as error:
-            raise _StartError(f"The container of production variant {plan.variant} cannot start: {error}") from error
-
-    def _wait_healthy(self, endpoint: _Endpoint, plan: VariantPlan, container: Container) -> None:
-        limit = min(
-            plan.startup_seconds or self._settings.container_startup_seconds, self._settings.container_startup_seconds
-        )
-        deadline = time.monotonic() + limit
-        # The first sentence is SageMaker's own.
-        failed = f"The primary container for production variant {plan.variant} did not pass the ping health check."
-        while not container.ping():
-            if (code := container.exit_code()) is not None:
-                raise _StartError(f"{failed} It ended with exit code {code}. {_last_line(container)}".rstrip())
-            if time.monotonic() >= deadline:
-                raise _StartError(f"{failed} It did not answer within {limit:g} s. {_last_line(container)}".rstrip())
-            if endpoint.cancelled.wait(self._settings.ping_interval_seconds):
-                raise _StartError(f"Endpoint {endpoint.name} was deleted while it started.")
-
-
-def _last_line(container: Container) -> str:
-    lines = [line.strip() for line in container.output_tail().splitlines() if line.strip()]
-    return f"Last line of its output: {lines[-1]}" if lines else "It wrote no output."
+    def _refuse_impossible(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...]) -> None:
+        """Let time pass as SageMaker does, then fail, when a container cannot start on its instances."""
+        for plan in plans:
+            if plan.impossible is None:
+                continue
+            if endpoint.cancelled.wait(self._settings.mismatch_seconds):
+                raise StartError(f"Endpoint {endpoint.name} was deleted while it started.")
+            raise StartError(
+                f"The primary container for production variant {plan.variant} did not pass the ping health check. "
+                f"{plan.impossible}"
+            )

@@ -1,5 +1,6 @@
 """AWS::SageMaker::Endpoint: stable only when the endpoint is InService, or gone."""
 
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,8 +23,10 @@ _MOVING = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack", "D
 class SageMakerEndpoint:
     """Creates, moves and deletes endpoints through SageMaker's API and waits for them."""
 
-    def __init__(self, clients: ServiceClients, settings: ControlPlaneSettings) -> None:
+    def __init__(self, clients: ServiceClients, settings: ControlPlaneSettings, stopping: threading.Event) -> None:
+        """`stopping` ends every wait: the control plane stops."""
         self._clients = clients
+        self._stopping = stopping
         self._settings = settings
 
     def replaces(self, current: StackResource, properties: Mapping[str, Any]) -> bool:
@@ -76,7 +79,7 @@ class SageMakerEndpoint:
         while self._describe(name) is not None:
             if time.monotonic() >= deadline:
                 raise ResourceError(f"Endpoint {name} is still being deleted; its containers do not end.")
-            time.sleep(self._settings.stabilization_poll_seconds)
+            self._pause(name)
 
     def _wait(self, name: str, config_name: str) -> None:
         deadline = (
@@ -96,7 +99,11 @@ class SageMakerEndpoint:
                 )
             if time.monotonic() >= deadline:
                 raise ResourceError(f"Endpoint {name} is still {status}; exceeded attempts to wait.")
-            time.sleep(self._settings.stabilization_poll_seconds)
+            self._pause(name)
+
+    def _pause(self, name: str) -> None:
+        if self._stopping.wait(self._settings.stabilization_poll_seconds):
+            raise ResourceError(f"The local cloud ended while the stack waited for endpoint {name}.")
 
     def _describe(self, name: str) -> dict[str, Any] | None:
         try:

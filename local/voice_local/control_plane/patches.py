@@ -29,7 +29,7 @@ class Patches:
     def method(self, owner: type, name: str, handler: Callable[..., Any]) -> None:
         """Replace or add a method; `handler` gets the instance first, whether it is a function or a bound method."""
 
-        def method(instance: Any, *arguments: Any, **named: Any) -> Any:
+        def method(instance: Any, /, *arguments: Any, **named: Any) -> Any:
             return handler(instance, *arguments, **named)
 
         # moto finds the operations of an API among the plain functions of a class.
@@ -40,7 +40,7 @@ class Patches:
         """Put `handler` around a method; it gets the method as it was, then the instance, then the arguments."""
         original = getattr(owner, name)
 
-        def around(instance: Any, *arguments: Any, **named: Any) -> Any:
+        def around(instance: Any, /, *arguments: Any, **named: Any) -> Any:
             return handler(original, instance, *arguments, **named)
 
         around.__name__ = name

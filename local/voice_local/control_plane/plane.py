@@ -1,16 +1,13 @@
 """The control plane as one object: start it, hand its URL to the CDK CLI and boto3, look endpoints up, stop it."""
 
 import errno
-import io
 import logging
 import socket
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from moto.core.base_backend import BackendDict
 from moto.core.model_instances import reset_model_data
@@ -18,26 +15,32 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server import werkzeug_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from voice_local.control_plane import s3_api, unknown_operations
+from voice_local.control_plane import function_api, s3_api, unknown_operations
+from voice_local.control_plane.change_set_api import ChangeSetApi
+from voice_local.control_plane.custom_resource import CustomResource, ResponseDesk
 from voice_local.control_plane.endpoint_hosting import EndpointHosting
+from voice_local.control_plane.endpoint_logs import EndpointLogs
 from voice_local.control_plane.errors import ControlPlaneStartError, PortTakenError
+from voice_local.control_plane.function_api import FunctionInvocations
+from voice_local.control_plane.function_runtime import FunctionRuntime
 from voice_local.control_plane.image_registry import ImageRegistry
 from voice_local.control_plane.patches import Patches
 from voice_local.control_plane.resource_types import providers
 from voice_local.control_plane.resources import MotoResources
 from voice_local.control_plane.sagemaker_api import SageMakerApi
+from voice_local.control_plane.saved_state import SavedState, StateSaver
 from voice_local.control_plane.service_clients import ServiceClients
 from voice_local.control_plane.settings import ControlPlaneSettings
 from voice_local.control_plane.stack_api import StackApi
 from voice_local.control_plane.stack_operations import StackOperations
+from voice_local.control_plane.wsgi_application import Application, RequestHandler
 from voice_local.identity import LocalIdentity
 from voice_local.image_store import ImageStore
-from voice_local.interfaces import ContainerHost, EndpointView
+from voice_local.interfaces import ContainerHost, EndpointStatus, EndpointView
 
 _log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
-_ECR_TARGET = "AmazonEC2ContainerRegistry"
 
 _one_a_process = threading.Lock()
 """moto keeps its state in its modules, so a process holds one control plane at a time."""
@@ -56,6 +59,7 @@ class ControlPlane:
         *,
         port: int = 0,
         images_dir: Path,
+        state_dir: Path | None = None,
         settings: ControlPlaneSettings | None = None,
     ) -> None:
         """Prepare a control plane; nothing runs before `start`.
@@ -66,17 +70,25 @@ class ControlPlane:
                 account id, the control plane checks no signature.
             port: TCP port on 127.0.0.1; 0 takes a free one.
             images_dir: directory of the image store that the Docker stand-in pushes into.
+            state_dir: keep stacks, endpoints and everything else in this folder over restarts; None forgets them.
             settings: time-outs.
         """
         self._identity = identity
         self._wanted_port = port
         self._settings = settings or ControlPlaneSettings()
         self._state_lock = threading.RLock()
-        self._sagemaker = SageMakerApi(identity, self._state_lock)
-        self._hosting = EndpointHosting(host, self._settings, self._sagemaker.report)
-        self._images = ImageRegistry(ImageStore(images_dir), identity)
+        store = ImageStore(images_dir)
+        self._sagemaker = SageMakerApi(identity, self._state_lock, store)
+        logs = EndpointLogs(identity, self._state_lock)
+        self._hosting = EndpointHosting(host, self._settings, logs, self._sagemaker.report)
+        self._images = ImageRegistry(store, identity)
         self._patches = Patches()
         self._operations: StackOperations | None = None
+        self._functions: FunctionRuntime | None = None
+        self._state = SavedState(state_dir, identity) if state_dir is not None else None
+        self._saver: StateSaver | None = None
+        self._resumed: list[str] = []
+        self._running = False
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -97,6 +109,7 @@ class ControlPlane:
         Raises:
             PortTakenError: something else listens on the port.
             ControlPlaneStartError: another control plane runs in this process, or this one does not answer.
+            StateError: the saved state cannot be used.
         """
         if self._identity.account_id != DEFAULT_ACCOUNT_ID:
             raise ControlPlaneStartError(
@@ -107,25 +120,47 @@ class ControlPlane:
         if not _one_a_process.acquire(blocking=False):
             listener.close()
             raise ControlPlaneStartError("A process can hold one control plane at a time; stop the other first.")
+        self._running = True
         try:
+            if self._state is not None:
+                self._state.open()
             self._serve(listener)
             self._await_answer()
         except BaseException:
+            listener.close()
             self.stop()
             raise
 
+    def await_resumed(self) -> None:
+        """Wait until the endpoints of the saved state serve or have failed, as long as their containers may take."""
+        deadline = time.monotonic() + self._settings.container_startup_seconds
+        for name in self._resumed:
+            while (view := self.find(name)) is not None and view.status is EndpointStatus.CREATING:
+                if time.monotonic() >= deadline:
+                    return
+                time.sleep(self._settings.stabilization_poll_seconds)
+
     def stop(self) -> None:
         """Stop serving, end every operation and every container, forget all state. Idempotent."""
-        server, self._server = self._server, None
-        if server is None:
+        if not self._running:
             return
+        self._running = False
+        if self._saver is not None:
+            self._saver.stop()
+            self._saver = None
+        if self._state is not None:
+            self._state.close()
+        server, self._server = self._server, None
+        if self._functions is not None:
+            self._functions.close()
         if self._operations is not None:
             self._operations.close(self._settings.stop_seconds)
         self._hosting.close()
-        server.shutdown()
-        server.server_close()
-        if self._thread is not None:
+        if self._thread is not None and server is not None:
+            server.shutdown()
             self._thread.join(self._settings.stop_seconds)
+        if server is not None:
+            server.server_close()
         with self._state_lock:
             self._patches.undo()
             _forget_everything()
@@ -142,10 +177,11 @@ class ControlPlane:
 
     def _serve(self, listener: socket.socket) -> None:
         _forget_everything()
+        restored = self._state is not None and self._state.load()
         # Pages in a browser have no business with a developer's local cloud.
         self._patches.replace(werkzeug_app, "DISABLE_GLOBAL_CORS", True)
-        application = _OneAtATime(self._state_lock, self._images)
-        handler = type("Handler", (_RequestHandler,), {"timeout": self._settings.request_body_seconds})
+        application = Application(self._state_lock, self._images)
+        handler = type("Handler", (RequestHandler,), {"timeout": self._settings.request_body_seconds})
         with listener:
             # The server copies the descriptor. Given a port, it would end the process when the port is taken.
             self._server = make_server(
@@ -159,13 +195,31 @@ class ControlPlane:
         # socketserver would print a traceback for every connection that a client breaks or leaves hanging.
         self._patches.replace(self._server, "handle_error", _log_broken_connection)
         clients = ServiceClients(self._identity, self.url)
+        self._functions = FunctionRuntime(self._identity, self._settings, self._state_lock, self.url)
+        desk = ResponseDesk(self._identity, self.url)
+        application.unlocked = (desk, FunctionInvocations(self._functions))
+        custom = CustomResource(self._functions, desk, self._settings)
+        stopping = threading.Event()
         self._operations = StackOperations(
-            MotoResources(self._identity, self._state_lock), providers(clients, self._settings), self._state_lock
+            MotoResources(self._identity, self._state_lock),
+            providers(clients, custom, self._settings, stopping),
+            self._state_lock,
+            stopping,
         )
+        function_api.install(self._patches)
         self._sagemaker.install(self._patches, self._hosting)
         s3_api.install(self._patches)
         unknown_operations.install(self._patches)
-        StackApi(self._operations, self._state_lock).install(self._patches)
+        stacks = StackApi(self._operations, self._state_lock)
+        stacks.install(self._patches)
+        ChangeSetApi(stacks, self._operations).install(self._patches)
+        if self._state is not None:
+            with self._state_lock:
+                self._resumed = self._sagemaker.resume() if restored else []
+            self._saver = StateSaver(
+                self._state, self._state_lock, self._operations.is_quiet, self._settings.save_interval_seconds
+            )
+            application.touched = self._saver.touch
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="control-plane", daemon=True
         )
@@ -180,46 +234,6 @@ class ControlPlane:
             raise ControlPlaneStartError(
                 f"The control plane does not answer on {self.url} within {self._settings.start_seconds:g} s: {error}"
             ) from error
-
-
-class _OneAtATime:
-    """The WSGI application: moto's state is not made for threads, so requests are answered one at a time."""
-
-    def __init__(self, state_lock: threading.RLock, images: ImageRegistry) -> None:
-        self._moto = werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app)
-        self._state_lock = state_lock
-        self._images = images
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        # The body is read before the lock is taken: a slow client holds up nobody else.
-        length = environ.get("CONTENT_LENGTH")
-        if length:
-            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
-        with self._state_lock:
-            if str(environ.get("HTTP_X_AMZ_TARGET", "")).startswith(_ECR_TARGET):
-                return self._images.around(lambda: self._answer(environ, start_response))
-            return self._answer(environ, start_response)
-
-    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        body = self._moto(environ, start_response)
-        try:
-            return list(body)
-        finally:
-            if (close := getattr(body, "close", None)) is not None:
-                close()
-
-
-class _RequestHandler(werkzeug_app.MotoRequestHandler):
-    """Writes to this package's logger instead of stderr, without query strings."""
-
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 (werkzeug's own name)
-        """Log what the server reports; its errors are warnings here, its requests are for debugging."""
-        level = logging.WARNING if type == "error" else logging.DEBUG
-        _log.log(level, message.rstrip(), *args)
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log method, path and status."""
-        self.log("info", "%s %s %s %s", self.command, self.path.partition("?")[0], code, size)
 
 
 def _log_broken_connection(_request: object, client_address: object) -> None:

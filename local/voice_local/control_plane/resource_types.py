@@ -6,6 +6,7 @@ described, listed and found as a leftover like any other.
 """
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from voice_local.control_plane.api_input import api_input
+from voice_local.control_plane.custom_resource import CUSTOM_RESOURCE, CustomResource
 from voice_local.control_plane.endpoint_resource import SageMakerEndpoint
 from voice_local.control_plane.errors import ResourceError
+from voice_local.control_plane.function_resource import LambdaFunctionResource
 from voice_local.control_plane.resources import ResourceProvider, ResourceRequest, StackResource
 from voice_local.control_plane.service_clients import ServiceClients, reason_of
 from voice_local.control_plane.settings import ControlPlaneSettings
@@ -128,10 +131,14 @@ class NothingToCreate:
         """Do nothing."""
 
 
-def providers(clients: ServiceClients, settings: ControlPlaneSettings) -> dict[str, ResourceProvider]:
-    """Return a provider for every type of this module."""
+def providers(
+    clients: ServiceClients, custom: CustomResource, settings: ControlPlaneSettings, stopping: threading.Event
+) -> dict[str, ResourceProvider]:
+    """Return a provider for every type of this module; `stopping` ends their waits."""
     result: dict[str, ResourceProvider] = {name: ApiResource(clients, described) for name, described in _TYPES.items()}
-    result["AWS::SageMaker::Endpoint"] = SageMakerEndpoint(clients, settings)
+    result["AWS::SageMaker::Endpoint"] = SageMakerEndpoint(clients, settings, stopping)
+    result["AWS::Lambda::Function"] = LambdaFunctionResource(clients)
+    result[CUSTOM_RESOURCE] = custom
     result["AWS::CDK::Metadata"] = NothingToCreate()
     return result
 

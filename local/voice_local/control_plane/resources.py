@@ -50,6 +50,10 @@ class StackResource:
     """The properties it was last created or updated with."""
     model: Any = None
     """moto's own object, for the types that moto serves."""
+    stack_id: str = ""
+    """Of a custom resource: the stack that its function is told of."""
+    supersedes: bool = False
+    """Whether an update in place made another resource, so that the one before is deleted when the update is done."""
 
     def get_cfn_attribute(self, name: str) -> Any:
         """Return the value of Fn::GetAtt.

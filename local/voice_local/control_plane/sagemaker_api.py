@@ -19,19 +19,23 @@ from moto.core.responses import ActionResult
 from moto.sagemaker import models, responses
 from moto.sagemaker.exceptions import ValidationError
 
-from voice_local.control_plane.endpoint_hosting import EndpointHosting, VariantPlan
+from voice_local.control_plane.endpoint_hosting import EndpointHosting
 from voice_local.control_plane.patches import Patches
+from voice_local.control_plane.serving_cuda import mismatch
+from voice_local.control_plane.variant_container import VariantPlan
 from voice_local.control_plane.variant_rules import VariantRules
 from voice_local.identity import LocalIdentity
+from voice_local.image_store import ImageStore
 from voice_local.interfaces import EndpointStatus
 
 
 class SageMakerApi:
     """The endpoint part of SageMaker's API, on top of moto's models."""
 
-    def __init__(self, identity: LocalIdentity, state_lock: threading.RLock) -> None:
+    def __init__(self, identity: LocalIdentity, state_lock: threading.RLock, images: ImageStore) -> None:
         """`state_lock` guards moto's models: held by every API call, taken here by the hosting's threads."""
         self._identity = identity
+        self._images = images
         self._state_lock = state_lock
         self._rules = VariantRules()
         self._hosting: EndpointHosting | None = None
@@ -49,6 +53,26 @@ class SageMakerApi:
         patches.method(models.FakeEndpoint, "_process_production_variants", _describe_variants)
         patches.method(responses.SageMakerResponse, "update_endpoint", self._update_endpoint)
         patches.around(responses.SageMakerResponse, "create_model", self._keep_isolation)
+
+    def resume(self) -> list[str]:
+        """Start the containers of the endpoints that a saved state holds; return the names of those that will serve.
+
+        They are Creating until their containers answer. One that was being deleted is gone, one that was being updated
+        serves from the configuration it had. Called with the state locked.
+        """
+        backend = self._backend()
+        started = []
+        for name, endpoint in list(backend.endpoints.items()):
+            if endpoint.endpoint_status == EndpointStatus.DELETING.value:
+                del backend.endpoints[name]
+            elif endpoint.endpoint_status == EndpointStatus.FAILED.value:
+                self._the_hosting().know_failed(name)
+            else:
+                plans = self._plans(backend, endpoint.endpoint_config_name)
+                endpoint.endpoint_status = EndpointStatus.CREATING.value
+                self._the_hosting().create(name, plans)
+                started.append(name)
+        return started
 
     def report(self, name: str, status: EndpointStatus, reason: str | None) -> None:
         """Take an endpoint's new state from the hosting."""
@@ -134,22 +158,25 @@ class SageMakerApi:
         self._the_hosting().delete(endpoint_name, gone)
 
     def _plans(self, backend: Any, config_name: str) -> list[VariantPlan]:
-        return [_plan(backend, variant) for variant in backend.endpoint_configs[config_name].production_variants]
+        variants = backend.endpoint_configs[config_name].production_variants
+        return [_plan(backend, variant, self._images) for variant in variants]
 
 
-def _plan(backend: Any, variant: Mapping[str, Any]) -> VariantPlan:
+def _plan(backend: Any, variant: Mapping[str, Any], images: ImageStore) -> VariantPlan:
     # Of the pools, the one SageMaker tries first gets its capacity here; its model override replaces the variant's.
     pools = sorted(variant.get("InstancePools", ()), key=lambda pool: pool["Priority"])
     override = pools[0].get("ModelNameOverride") if pools else None
     model = backend.describe_model(override or variant["ModelName"])
     container = model.primary_container or (model.containers[0] if model.containers else {})
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
+    image = container.get("Image", "")
     return VariantPlan(
         variant=variant["VariantName"],
-        image=container.get("Image", ""),
+        image=image,
         environment=dict(container.get("Environment", {})),
         model_data=source.get("S3Uri") or container.get("ModelDataUrl"),
         startup_seconds=variant.get("ContainerStartupHealthCheckTimeoutInSeconds"),
+        impossible=mismatch(image, variant.get("InferenceAmiVersion"), images),
     )
 
 

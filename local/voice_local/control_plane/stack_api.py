@@ -3,7 +3,7 @@
 What moto 5.2 does not do, and what is done here:
 
 - operations end inside the call: handed to `StackOperations`
-- a second change set breaks, outputs are missing after one: executed as an ordinary create or update
+- a parameter that keeps its previous value breaks unless it was given before: its default is its value
 - outputs are worked out at every request, also while resources are missing: as they were when an operation ended
 - no UpdateTerminationProtection, and a protected stack is deleted all the same
 - times are cut to the second, and readers that sort events by time mix them up: milliseconds, as in AWS
@@ -44,7 +44,7 @@ class StackApi:
         patches.method(backend, "create_stack", self._create_stack)
         patches.method(backend, "update_stack", self._update_stack)
         patches.method(backend, "delete_stack", self._delete_stack)
-        patches.method(backend, "execute_change_set", self._execute_change_set)
+        patches.method(backend, "_resolve_update_parameters", _parameters_of_update)
         patches.method(
             responses.CloudFormationResponse, "update_termination_protection", _update_termination_protection
         )
@@ -74,10 +74,10 @@ class StackApi:
     def _update_stack(self, backend: Any, name: str, *, parameters: list[dict[str, Any]], **wanted: Any) -> Any:
         stack = backend.get_stack(name)
         resolved = backend._resolve_update_parameters(instance=stack, incoming_params=parameters)
-        self._update(backend, stack, parameters=resolved, **wanted)
+        self.update(backend, stack, parameters=resolved, **wanted)
         return stack
 
-    def _update(
+    def update(
         self,
         backend: Any,
         stack: Any,
@@ -87,6 +87,11 @@ class StackApi:
         role_arn: str | None,
         tags: dict[str, str] | None,
     ) -> None:
+        """Bring a stack to another template; returns at once.
+
+        Raises:
+            ValidationError: the stack cannot be updated now, or nothing would change.
+        """
         if stack.status not in _CHANGEABLE:
             raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
         wanted = models.Stack.parse_template(template)
@@ -118,32 +123,22 @@ class StackApi:
             ]:
                 del backend.exports[name]
             backend.stacks.pop(stack.stack_id, None)
+            for name in [name for name, one in backend.change_sets.items() if one.stack is stack]:
+                del backend.change_sets[name]
             backend.deleted_stacks[stack.stack_id] = stack
 
         self._operations.delete(stack, deleted)
 
-    def _execute_change_set(self, backend: Any, change_set_name: str, stack_name: str | None = None) -> None:
-        del stack_name
-        change_set = backend.describe_change_set(change_set_name)
-        stack = change_set.stack
-        change_set.execution_status = "EXECUTE_COMPLETE"
-        if change_set.change_set_type != "CREATE":
-            self._update(
-                backend,
-                stack,
-                template=change_set.template,
-                parameters=change_set.parameters,
-                role_arn=change_set.role_arn,
-                tags=change_set.tags,
-            )
-            return
-        stack.template, stack.template_dict = change_set.template, change_set.template_dict
-        stack.description = change_set.template_dict.get("Description")
-        stack.parameters = change_set.parameters
-        # moto makes a change set's stack without the exports of the others.
-        stack.cross_stack_resources = backend.exports
-        stack.resource_map.cross_stack_resources = backend.exports
-        stack.resource_map.use(change_set.template_dict, change_set.parameters)
+    def create_reviewed(
+        self, backend: Any, stack: Any, template: str, parameters: dict[str, Any], role_arn: str | None
+    ) -> None:
+        """Create the resources of a stack that a change set has announced."""
+        stack.template, stack.template_dict = template, models.Stack.parse_template(template)
+        stack.description = stack.template_dict.get("Description")
+        stack.parameters = parameters
+        stack.role_arn = role_arn
+        stack.resource_map.use(stack.template_dict, parameters)
+        stack.resource_map.wanted()  # a circle in the template is refused before anything exists
         self._operations.create(stack, lambda: _show_outputs(backend, stack))
 
 
@@ -180,6 +175,22 @@ class _Outputs:
 
 def _no_outputs_yet(stack: Any) -> _Outputs:
     return _Outputs(stack.resource_map, {}, stack.stack_id)
+
+
+def effective_parameters(stack: Any) -> dict[str, str]:
+    """Return a stack's parameters with their values in force: those given, else the template's defaults."""
+    declared = (stack.resource_map.template or {}).get("Parameters") or {}
+    defaults = {name: str(body["Default"]) for name, body in declared.items() if "Default" in body}
+    return {**defaults, **(stack.parameters or {})}
+
+
+def _parameters_of_update(_backend: object, instance: Any, incoming_params: list[dict[str, Any]]) -> dict[str, str]:
+    previous = effective_parameters(instance)
+    return {
+        given["ParameterKey"]: str(given.get("ParameterValue", previous.get(given["ParameterKey"], "")))
+        for given in incoming_params
+        if "ParameterValue" in given or given["ParameterKey"] in previous
+    }
 
 
 def _show_outputs(backend: Any, stack: Any) -> None:

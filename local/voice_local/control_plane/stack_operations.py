@@ -14,6 +14,7 @@ from typing import Any
 from moto.cloudformation import models
 from moto.core.exceptions import ServiceException
 
+from voice_local.control_plane.custom_resource import CUSTOM_RESOURCE
 from voice_local.control_plane.errors import ResourceError
 from voice_local.control_plane.resources import MotoResources, ResourceProvider, ResourceRequest, StackResource
 from voice_local.control_plane.stack_template import StackResources
@@ -41,13 +42,20 @@ class StackOperations:
     """Runs the operations of all stacks, one thread each."""
 
     def __init__(
-        self, moto: MotoResources, providers: Mapping[str, ResourceProvider], state_lock: threading.RLock
+        self,
+        moto: MotoResources,
+        providers: Mapping[str, ResourceProvider],
+        state_lock: threading.RLock,
+        stopping: threading.Event,
     ) -> None:
-        """`state_lock` guards moto's models; never held while a resource is created, updated or deleted."""
+        """`state_lock` guards moto's models; never held while a resource is created, updated or deleted.
+
+        `stopping` is set by `close`, and ends the providers' own waits.
+        """
         self._moto = moto
         self._providers = providers
         self._state_lock = state_lock
-        self._stopping = threading.Event()
+        self._stopping = stopping
         self._threads: set[threading.Thread] = set()
         self._threads_lock = threading.Lock()
 
@@ -67,6 +75,18 @@ class StackOperations:
         """Delete the stack's resources; returns at once. `on_deleted` is called when none is left."""
         self._set_status(stack, "DELETE_IN_PROGRESS", "User Initiated")
         self._start(stack, "DELETE_FAILED", lambda: self._delete(stack, on_deleted))
+
+    def replaces(self, current: StackResource, properties: Mapping[str, Any]) -> bool:
+        """Return whether an update to these properties would make a new resource; False for an unknown type."""
+        try:
+            return self._provider(current.cf_resource_type).replaces(current, properties)
+        except ResourceError:
+            return False
+
+    def is_quiet(self) -> bool:
+        """Return whether no operation runs."""
+        with self._threads_lock:
+            return not self._threads
 
     def close(self, seconds: float) -> None:
         """End the running operations after their current resource and wait for them."""
@@ -193,7 +213,7 @@ class StackOperations:
             raise ResourceError(f"[{logical_id}]: {_message(error)}") from error
         with self._state_lock:
             stack.resource_map.put(logical_id, after)
-        changes.append(_Change(logical_id, before, after, replaced))
+        changes.append(_Change(logical_id, before, after, replaced or after.supersedes))
         self._record(event, "UPDATE_COMPLETE", physical_id=after.physical_resource_id)
 
     def _undo(self, stack: Any, changes: list[_Change]) -> str | None:
@@ -272,7 +292,8 @@ class StackOperations:
         self._record(event, "DELETE_COMPLETE")
 
     def _provider(self, resource_type: str) -> ResourceProvider:
-        if (provider := self._providers.get(resource_type)) is not None:
+        family = CUSTOM_RESOURCE if resource_type.startswith("Custom::") else resource_type
+        if (provider := self._providers.get(family)) is not None:
             return provider
         if self._moto.serves(resource_type):
             return self._moto

@@ -193,6 +193,74 @@ def test_change_sets_create_and_update_twice(client, wait, template) -> None:
         assert [group["retentionInDays"] for group in groups] == [[1, 3, 5][number]]
 
 
+def test_change_sets_of_two_stacks_may_have_one_name_as_the_cdk_cli_gives_them(client, wait) -> None:
+    cloudformation = client("cloudformation")
+    name = "cdk-deploy-change-set"
+    for stack in ("A", "B"):
+        # The CLI deletes an earlier one first, whether there is one or not.
+        cloudformation.create_change_set(
+            StackName=stack,
+            ChangeSetName=name,
+            ChangeSetType="CREATE",
+            TemplateBody=json.dumps({"Resources": {stack: {"Type": "AWS::SNS::Topic"}}}),
+        )
+    cloudformation.delete_change_set(StackName="A", ChangeSetName="absent")
+    with pytest.raises(cloudformation.exceptions.ChangeSetNotFoundException):
+        cloudformation.describe_change_set(StackName="A", ChangeSetName="absent")
+    for stack in ("A", "B"):
+        described = cloudformation.describe_change_set(StackName=stack, ChangeSetName=name)
+        assert (described["StackName"], described["Status"]) == (stack, "CREATE_COMPLETE")
+        assert [c["ResourceChange"]["LogicalResourceId"] for c in described["Changes"]] == [stack]
+        assert cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"] == "REVIEW_IN_PROGRESS"
+        cloudformation.execute_change_set(StackName=stack, ChangeSetName=name)
+    for stack in ("A", "B"):
+        assert wait(cloudformation, stack) == "CREATE_COMPLETE"
+        created = cloudformation.list_stack_resources(StackName=stack)["StackResourceSummaries"]
+        assert [resource["LogicalResourceId"] for resource in created] == [stack]
+    with pytest.raises(cloudformation.exceptions.ClientError, match="cannot be executed in its current status"):
+        cloudformation.execute_change_set(StackName="A", ChangeSetName=name)
+
+
+def test_a_change_set_says_what_an_update_would_do(client, wait, template) -> None:
+    cloudformation = client("cloudformation")
+    create(cloudformation, template())
+    assert wait(cloudformation, "VoiceStt") == "CREATE_COMPLETE"
+    changed = template(image="other:2")
+    del changed["Resources"]["Alarm"]
+    changed["Resources"]["Topic"] = {"Type": "AWS::SNS::Topic"}
+    changed["Resources"]["LogGroup"]["Properties"]["RetentionInDays"] = 30
+
+    def change_set(name: str, wanted: Any) -> Any:
+        # As the CDK CLI asks: parameters keep their values, also those that only the template gives.
+        cloudformation.create_change_set(
+            StackName="VoiceStt",
+            ChangeSetName=name,
+            ChangeSetType="UPDATE",
+            TemplateBody=json.dumps(wanted),
+            Parameters=[{"ParameterKey": "BootstrapNote", "UsePreviousValue": True}],
+        )
+        return cloudformation.describe_change_set(StackName="VoiceStt", ChangeSetName=name)
+
+    described = change_set("next", changed)
+    told = {c["ResourceChange"]["LogicalResourceId"]: c["ResourceChange"] for c in described["Changes"]}
+    assert {name: change["Action"] for name, change in told.items()} == {
+        "Model": "Modify",
+        "LogGroup": "Modify",
+        "Topic": "Add",
+        "Alarm": "Remove",
+    }
+    assert told["Model"]["Replacement"] == "True"
+    assert told["LogGroup"]["Replacement"] == "False"
+    nothing = change_set("nothing", template())
+    assert (nothing["Status"], nothing["ExecutionStatus"]) == ("FAILED", "UNAVAILABLE")
+    assert "didn't contain changes" in nothing["StatusReason"]
+    cloudformation.execute_change_set(StackName="VoiceStt", ChangeSetName="next")
+    assert wait(cloudformation, "VoiceStt") == "UPDATE_COMPLETE"
+    # The others were for a stack that is another now.
+    left = cloudformation.list_change_sets(StackName="VoiceStt")["Summaries"]
+    assert [one["ChangeSetName"] for one in left] == ["next"]
+
+
 def test_an_unknown_resource_type_fails_and_says_so(client, wait) -> None:
     cloudformation = client("cloudformation")
     create(cloudformation, {"Resources": {"X": {"Type": "AWS::QuantumLedger::Thing"}}})
