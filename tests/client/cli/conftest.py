@@ -18,6 +18,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from voice_client.cli import app
 
 VOICE = Path(sys.executable).parent / "voice"
 STT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
@@ -56,7 +59,7 @@ class Voice:
     def __call__(
         self, *arguments: str | Path, stdin: bytes | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments, **environment)
+        process = self.start(*arguments, stderr=subprocess.PIPE, **environment)
         try:
             output, errors = process.communicate(stdin, timeout=60)
         finally:
@@ -70,6 +73,40 @@ def voice(tmp_path: Path) -> Voice:
     home = tmp_path / "home"
     home.mkdir()
     return Voice(home)
+
+
+@dataclass
+class VoiceHere:
+    """Runs `voice` inside this process: the same command without a second of start-up."""
+
+    home: Path
+
+    def __call__(
+        self, *arguments: str | Path, expect: int | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        variables: dict[str, str | None] = {name: None for name in os.environ if name.startswith(("AWS_", "VOICE_"))}
+        variables |= {
+            "HOME": str(self.home),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": "https://127.0.0.1:9",
+            "SSL_CERT_FILE": None,
+            "COLUMNS": "120",
+            "TERMINAL_WIDTH": "120",
+            **environment,
+        }
+        result = CliRunner().invoke(app, list(map(str, arguments)), env=variables)
+        if expect is not None:
+            assert result.exit_code == expect, (result.stderr, result.exception)
+        return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def voice_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VoiceHere:
+    """The command in this process, in a home folder of its own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    return VoiceHere(home)
 
 
 @dataclass

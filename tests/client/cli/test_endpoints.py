@@ -30,8 +30,8 @@ def test_the_text_alone_is_on_standard_output(voice: Any, stt: Any, recording: C
     )
 
 
-def test_json_holds_text_usage_and_metrics(voice: Any, stt: Any, recording: Callable[[float], Path]) -> None:
-    result = voice("transcribe", recording(6.0), "--json", "--no-pace", *stt.options, **stt.environment)
+def test_json_holds_text_usage_and_metrics(voice_here: Any, stt: Any, recording: Callable[[float], Path]) -> None:
+    result = voice_here("transcribe", recording(6.0), "--json", "--no-pace", *stt.options, **stt.environment)
     assert result.returncode == 0, result.stderr
     assert not result.stderr
     answer = json.loads(result.stdout)
@@ -53,9 +53,9 @@ def test_audio_from_standard_input(voice: Any, stt: Any, recording: Callable[[fl
     assert "standard input is not audio" in result.stderr
 
 
-def test_speech_becomes_a_wav_file(voice: Any, tts: Any, tmp_path: Path) -> None:
+def test_speech_becomes_a_wav_file(voice_here: Any, tts: Any, tmp_path: Path) -> None:
     path = tmp_path / "out.wav"
-    result = voice(
+    result = voice_here(
         "speak", "One two three. Four five.", "-o", path, "--language", "en", *tts.options, **tts.environment
     )
     assert result.returncode == 0, result.stderr
@@ -69,8 +69,8 @@ def test_speech_becomes_a_wav_file(voice: Any, tts: Any, tmp_path: Path) -> None
         assert file.getnframes() == 30_000
 
 
-def test_speech_as_json_in_the_default_file(voice: Any, tts: Any) -> None:
-    result = voice("speak", "Hello there.", "--voice", "ryan", "--json", *tts.options, **tts.environment)
+def test_speech_as_json_in_the_default_file(voice_here: Any, tts: Any) -> None:
+    result = voice_here("speak", "Hello there.", "--voice", "ryan", "--json", *tts.options, **tts.environment)
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     assert answer["file"] == "speech.wav"
@@ -80,45 +80,45 @@ def test_speech_as_json_in_the_default_file(voice: Any, tts: Any) -> None:
     assert answer["metrics"]["frames"] >= 2
     assert answer["metrics"]["ttfa_ms"] > 0
     assert answer["metrics"]["rtf"] > 0
-    assert (voice.home / "speech.wav").stat().st_size == 44 + 24_000
+    assert (voice_here.home / "speech.wav").stat().st_size == 44 + 24_000
 
 
-def test_a_wrong_voice_is_2_with_a_suggestion(voice: Any, tts: Any) -> None:
-    result = voice("speak", "Hi.", "--voice", "Vivain", *tts.options, **tts.environment)
+def test_a_wrong_voice_is_2_with_a_suggestion(voice_here: Any, tts: Any) -> None:
+    result = voice_here("speak", "Hi.", "--voice", "Vivain", *tts.options, **tts.environment)
     assert result.returncode == 2
     assert "did you mean Vivian?" in result.stderr
-    assert list(voice.home.iterdir()) == []
+    assert list(voice_here.home.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [("transcribe",), ("speak", "Hi.")])
 def test_a_wrong_key_is_3_and_says_signature(
-    voice: Any, stt: Any, tts: Any, command: tuple[str, ...], recording: Callable[[float], Path]
+    voice_here: Any, stt: Any, tts: Any, command: tuple[str, ...], recording: Callable[[float], Path]
 ) -> None:
     endpoint = stt if command == ("transcribe",) else tts
     arguments = (*command, recording(1.0)) if endpoint is stt else command
     environment = endpoint.environment | {"AWS_SECRET_ACCESS_KEY": "wrong"}
-    result = voice(*arguments, *endpoint.options, **environment)
+    result = voice_here(*arguments, *endpoint.options, **environment)
     assert result.returncode == 3, result.stderr
     assert "signature" in result.stderr.lower()
     assert result.stderr.count("\n") == 1
     assert not result.stdout
 
 
-def test_an_unknown_endpoint_is_3_with_its_name(voice: Any, stt: Any, recording: Callable[[float], Path]) -> None:
+def test_an_unknown_endpoint_is_3_with_its_name(voice_here: Any, stt: Any, recording: Callable[[float], Path]) -> None:
     options = [option.replace(stt.name, "nowhere-voice-stt") for option in stt.options]
-    result = voice("transcribe", recording(1.0), *options, **stt.environment)
+    result = voice_here("transcribe", recording(1.0), *options, **stt.environment)
     assert result.returncode == 3, result.stderr
     assert "nowhere-voice-stt" in result.stderr
 
 
-def test_no_credentials_are_3(voice: Any, stt: Any, recording: Callable[[float], Path]) -> None:
-    result = voice("transcribe", recording(1.0), *stt.options, AWS_REGION="us-east-1")
+def test_no_credentials_are_3(voice_here: Any, stt: Any, recording: Callable[[float], Path]) -> None:
+    result = voice_here("transcribe", recording(1.0), *stt.options, AWS_REGION="us-east-1")
     assert result.returncode == 3, result.stderr
     assert "credentials" in result.stderr
 
 
-def test_a_certificate_that_is_not_trusted_is_4(voice: Any, stt: Any, recording: Callable[[float], Path]) -> None:
-    result = voice("transcribe", recording(1.0), *stt.options[:-2], **stt.environment)
+def test_a_certificate_that_is_not_trusted_is_4(voice_here: Any, stt: Any, recording: Callable[[float], Path]) -> None:
+    result = voice_here("transcribe", recording(1.0), *stt.options[:-2], **stt.environment)
     assert result.returncode == 4, result.stderr
     assert "certificate" in result.stderr
 
@@ -197,11 +197,11 @@ def test_ctrl_c_while_standard_input_brings_nothing(voice: Any, stt: Any) -> Non
         pipe.close()
 
 
-def test_no_spoken_word_is_in_any_log(voice: Any, stt: Any, tts: Any, recording: Callable[[float], Path]) -> None:
-    heard = voice("transcribe", recording(2.0), "--no-pace", *stt.options, **stt.environment)
+def test_no_spoken_word_is_in_any_log(voice_here: Any, stt: Any, tts: Any, recording: Callable[[float], Path]) -> None:
+    heard = voice_here("transcribe", recording(2.0), "--no-pace", *stt.options, **stt.environment)
     assert "w7" in heard.stdout
     assert not re.search(r"\bw\d+\b", heard.stderr)
     assert not re.search(r"\bw\d+\b", stt.log_text())
-    spoken = voice("speak", "Unmistakable rhubarb.", *tts.options, **tts.environment)
+    spoken = voice_here("speak", "Unmistakable rhubarb.", *tts.options, **tts.environment)
     assert spoken.returncode == 0
     assert "rhubarb" not in spoken.stdout + spoken.stderr + tts.log_text()

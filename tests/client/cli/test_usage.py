@@ -17,8 +17,8 @@ def one_line(text: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["transcribe", "speak"])
-def test_help_has_examples_defaults_and_every_option(voice: Any, command: str) -> None:
-    result = voice(command, "--help")
+def test_help_has_examples_defaults_and_every_option(voice_here: Any, command: str) -> None:
+    result = voice_here(command, "--help")
     assert result.returncode == 0
     assert f"voice {command} " in result.stdout.split("Examples:")[1]
     for option in ("--stage", "--endpoint", "--region", "--endpoint-url", "--ca-bundle", "--json", "--no-retry"):
@@ -26,8 +26,8 @@ def test_help_has_examples_defaults_and_every_option(voice: Any, command: str) -
     assert "default: dev" in result.stdout
 
 
-def test_the_group_names_its_exit_codes(voice: Any) -> None:
-    result = voice("--help")
+def test_the_group_names_its_exit_codes(voice_here: Any) -> None:
+    result = voice_here("--help")
     assert result.returncode == 0
     assert "3 credentials or endpoint" in result.stdout
     assert {"transcribe", "speak"} <= set(result.stdout.split())
@@ -36,17 +36,17 @@ def test_the_group_names_its_exit_codes(voice: Any) -> None:
 @pytest.mark.parametrize(
     "arguments", [("transcribe",), ("transcribe", "a.wav", "--nope"), ("nope",), ("speak",), ("speak", "a", "b")]
 )
-def test_wrong_usage_is_2(voice: Any, arguments: tuple[str, ...]) -> None:
-    result = voice(*arguments)
+def test_wrong_usage_is_2(voice_here: Any, arguments: tuple[str, ...]) -> None:
+    result = voice_here(*arguments)
     assert result.returncode == 2
     assert not result.stdout
     assert "Traceback" not in result.stderr
 
 
-def test_a_text_file_named_wav_is_2_with_the_reason(voice: Any, tmp_path: Path) -> None:
+def test_a_text_file_named_wav_is_2_with_the_reason(voice_here: Any, tmp_path: Path) -> None:
     path = tmp_path / "note.wav"
     path.write_text("no sound here\n" * 20)
-    result = voice("transcribe", path, "--endpoint", "any")
+    result = voice_here("transcribe", path, "--endpoint", "any")
     assert result.returncode == 2
     assert not result.stdout
     assert "note.wav is not audio" in one_line(result.stderr)
@@ -63,15 +63,15 @@ def test_a_text_file_named_wav_is_2_with_the_reason(voice: Any, tmp_path: Path) 
         (("speak", "Hi.", "-o", "no/folder/out.wav"), "cannot be written"),
     ],
 )
-def test_bad_input_is_2_with_the_reason(voice: Any, arguments: tuple[str, ...], reason: str) -> None:
-    result = voice(*arguments)
+def test_bad_input_is_2_with_the_reason(voice_here: Any, arguments: tuple[str, ...], reason: str) -> None:
+    result = voice_here(*arguments)
     assert result.returncode == 2, result.stderr
     assert reason in one_line(result.stderr)
     assert not result.stdout
 
 
-def test_problems_are_told_together(voice: Any) -> None:
-    result = voice("speak", "Hi.", "--stage", "a", "--endpoint", "b", "--ca-bundle", "gone.pem")
+def test_problems_are_told_together(voice_here: Any) -> None:
+    result = voice_here("speak", "Hi.", "--stage", "a", "--endpoint", "b", "--ca-bundle", "gone.pem")
     assert "exclude each other" in result.stderr
     assert "gone.pem" in result.stderr
 
