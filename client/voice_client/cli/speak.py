@@ -3,17 +3,18 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from voice_client.audio import WavFile
 from voice_client.cli import options
 from voice_client.cli.failure import run, say
 from voice_client.cli.live_text import LiveText
 from voice_client.errors import BadInputError
 from voice_client.protocol.speech import BYTES_PER_SECOND, SAMPLE_RATE_HZ
-from voice_client.session import Retry, SpeakingMetrics, Synthesizer
+
+if TYPE_CHECKING:
+    from voice_client.session import SpeakingMetrics
 
 DEFAULT_FILE = Path("speech.wav")
 
@@ -22,7 +23,7 @@ DEFAULT_FILE = Path("speech.wav")
 class _Spoken:
     voice: str | None
     language: str | None
-    metrics: SpeakingMetrics
+    metrics: "SpeakingMetrics"
 
 
 def speak(
@@ -84,6 +85,10 @@ def speak(
 async def _speak(
     text: str, output: Path, place: options.Where, *, voice: str | None, language: str | None, retry: bool
 ) -> _Spoken:
+    # Sessions take most of a second to load, which `--help` shall not.
+    from voice_client.audio import WavFile  # noqa: PLC0415
+    from voice_client.session import Retry, Synthesizer  # noqa: PLC0415
+
     connecting = Synthesizer.connect(**place, voice=voice, language=language, retry=Retry() if retry else None)
     with LiveText() as live, WavFile(output, rate=SAMPLE_RATE_HZ) as wav:
         async with connecting as synthesizer:
@@ -99,7 +104,7 @@ async def _speak(
             return _Spoken(synthesizer.voice, synthesizer.language, speech.metrics)
 
 
-def _measures(metrics: SpeakingMetrics) -> str:
+def _measures(metrics: "SpeakingMetrics") -> str:
     first = f"first sound after {metrics.ttfa_ms:.0f} ms, " if metrics.ttfa_ms is not None else "silence only, "
     again = f", {metrics.retries} reconnects" if metrics.retries else ""
     return (

@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 
-from voice_client.audio import AudioFile
+from voice_client.audio import AudioFile, RawFormat
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def make_tone(tmp_path: Path) -> Callable[..., Path]:
 def read_samples() -> Callable[..., np.ndarray]:
     """Return a function that reads a file the way a session does, as float samples at 16 kHz."""
 
-    def read(path: Path | str, *, chunk_bytes: int = 4096) -> np.ndarray:
+    def read(path: Path | str, *, chunk_bytes: int = 4096, raw: RawFormat | None = None) -> np.ndarray:
         async def collect() -> list[bytes]:
-            async with AudioFile(path).open(rate=16_000, chunk_bytes=chunk_bytes) as reader:
+            async with AudioFile(path, raw).open(rate=16_000, chunk_bytes=chunk_bytes) as reader:
                 return [chunk async for chunk in reader]
 
         chunks = asyncio.run(collect())

@@ -81,11 +81,9 @@ def test_the_traceback_is_there_for_those_who_ask(voice: Any) -> None:
     assert "Traceback" in voice("transcribe", "gone.wav", VOICE_DEBUG="1").stderr
 
 
-def test_help_loads_neither_sdk_nor_boto3() -> None:
-    code = (
-        "import sys, voice_client.cli; "
-        "print([m for m in ('boto3', 'awscrt', 'aws_sdk_sagemaker_runtime_http2', 'moto') if m in sys.modules])"
-    )
+def test_help_loads_neither_sdk_nor_boto3_nor_decoders() -> None:
+    heavy = ("boto3", "awscrt", "aws_sdk_sagemaker_runtime_http2", "moto", "numpy", "av")
+    code = f"import sys, voice_client.cli; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert result.stdout.strip() == "[]"
 
