@@ -4,6 +4,7 @@ moto 5.2 demands InstanceType or ServerlessConfig, knows no instance type newer 
 rules here are the service's: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ MAX_POOLS = 5
 POOL_PRIORITIES = range(1, 6)
 
 
+@functools.cache
 def known_values(shape: str, member: str) -> frozenset[str]:
     """Return the values that botocore's model of SageMaker lists for an enumerated member of a shape."""
     model = botocore.session.Session().get_service_model("sagemaker")
