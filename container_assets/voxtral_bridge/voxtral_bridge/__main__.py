@@ -83,11 +83,14 @@ class Bridge:
         task.add_done_callback(self._clients.discard)
         return task
 
+    def _tick_all(self) -> None:
+        for session in self._sessions:
+            session.tick()
+
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick)
-            for session in self._sessions:
-                session.tick()
+            self._tick_all()  # with a frame of its own, so that no ended session is held over the sleep
 
 
 async def serve(settings: BridgeSettings) -> None:
