@@ -23,13 +23,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import WebSocketException
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.local.data_plane.bare_client import BareConnection, Signer, bare_connection
 
 ENDPOINT = "bench-voice"
@@ -90,13 +90,13 @@ async def talk(send: Answer, receive: Answer, load: Load, phase: float, measured
         async with asyncio.timeout(load.deadline), asyncio.TaskGroup() as group:
             group.create_task(write())
             group.create_task(read())
-    except* Exception as failure:
+    except* (AssertionError, OSError, TimeoutError, WebSocketException) as failure:
         measured.errors += 1
         print("stream failed:", *map(repr, failure.exceptions), file=sys.stderr)
 
 
 def phases(load: Load) -> list[float]:
-    draws = random.Random(1)
+    draws = random.Random(1)  # noqa: S311 - no secret
     return [draws.uniform(0, 1 / load.rate) for _ in range(load.streams)]
 
 
@@ -157,8 +157,8 @@ async def process(*arguments: str) -> AsyncIterator[tuple[psutil.Process, str]]:
         sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     try:
-        assert child.stdout is not None
-        line = await asyncio.wait_for(child.stdout.readline(), 60)
+        reader = cast("asyncio.StreamReader", child.stdout)
+        line = await asyncio.wait_for(reader.readline(), 60)
         yield psutil.Process(child.pid), line.decode()
     finally:
         child.terminate()

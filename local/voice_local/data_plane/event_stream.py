@@ -9,6 +9,7 @@ import struct
 from binascii import crc32
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 from voice_local.data_plane.errors import MalformedFrameError
@@ -18,6 +19,8 @@ CONTENT_TYPE = "application/vnd.amazon.eventstream"
 LARGEST_HEADERS = 128 * 1024
 """Bytes of headers in one frame (limit of the encoding)."""
 
+_LARGEST_REPEATED = 1024
+_NEVER_TWICE = b":chunk-signature"
 _PRELUDE = struct.Struct("!III")
 _LENGTHS = struct.Struct("!II")
 _CRC = struct.Struct("!I")
@@ -145,10 +148,23 @@ def _decode(raw: bytes, headers_length: int) -> Frame:
     if crc32(memoryview(raw)[:end]) != crc:
         raise MalformedFrameError("the checksum of a frame is wrong")
     split = _PRELUDE.size + headers_length
-    return Frame(tuple(_decode_headers(raw[_PRELUDE.size : split])), raw[split:end])
+    headers = raw[_PRELUDE.size : split]
+    come_again = headers_length <= _LARGEST_REPEATED and _NEVER_TWICE not in headers
+    decode = _decode_repeated_headers if come_again else _decode_headers
+    return Frame(decode(headers), raw[split:end])
 
 
-def _decode_headers(raw: bytes) -> Iterator[Header]:
+@lru_cache(maxsize=256)
+def _decode_repeated_headers(raw: bytes) -> tuple[Header, ...]:
+    """Decode headers that most likely come again: the events of a client are all alike but for their payload."""
+    return _decode_headers(raw)
+
+
+def _decode_headers(raw: bytes) -> tuple[Header, ...]:
+    return tuple(_read_headers(raw))
+
+
+def _read_headers(raw: bytes) -> Iterator[Header]:
     position = 0
     seen: set[str] = set()
     try:

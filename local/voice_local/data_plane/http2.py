@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -37,11 +38,17 @@ from voice_local.data_plane.settings import DataPlaneSettings
 _log = logging.getLogger("voice_local.data_plane.http2")
 
 _DEFAULT_WINDOW = 65_535
+_LARGEST_UNWRITTEN = 64 * 1024
 _LARGEST_WINDOW = 2**31 - 1
 # Linux acknowledges small segments late (about 40 ms) unless told otherwise, and the CRT sends with Nagle's algorithm:
 # together they stall a stream of small events. The option does not exist on macOS, nor does it last: it is set again
 # after every read.
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
+
+# The first byte of Linux's tcp_info is the state of the socket.
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
+_ESTABLISHED = 1
+_PEER_WATCH_SECONDS = 0.5
 
 
 class Http2Stream:
@@ -215,7 +222,10 @@ class Http2Connection(asyncio.Protocol):
         self._last_stream_id: int | None = None
         self._reading_stopped = False
         self._writing_stopped = False
+        self._unwritten = 0
+        self._flush_scheduled = False
         self._idle: asyncio.TimerHandle | None = None
+        self._peer_watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._socket: Any = None
 
@@ -253,7 +263,6 @@ class Http2Connection(asyncio.Protocol):
             events = self._h2.receive_data(data)
         except H2Error:
             # h2 has put the GOAWAY that names the violation into its output.
-            self._flush()
             self._abandon("the client broke the HTTP/2 protocol")
             return
         for event in events:
@@ -271,8 +280,9 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        if self._idle is not None:
-            self._idle.cancel()
+        for timer in (self._idle, self._peer_watch):
+            if timer is not None:
+                timer.cancel()
         self._writable.set()
         for stream in self._streams.values():
             stream.on_broken("the client's connection is gone")
@@ -297,12 +307,12 @@ class Http2Connection(asyncio.Protocol):
     def send_headers(self, stream_id: int, headers: Sequence[tuple[str, str]]) -> None:
         with _as_broken():
             self._h2.send_headers(stream_id, list(headers))
-        self._flush()
+        self._flush_soon(0)
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         with _as_broken():
             self._h2.send_data(stream_id, data, end_stream=end)
-        self._flush()
+        self._flush_soon(len(data))
 
     def reset_stream(self, stream_id: int, code: ErrorCodes) -> None:
         if self._closing:
@@ -315,7 +325,7 @@ class Http2Connection(asyncio.Protocol):
         """Open the windows again by `size` flow-controlled bytes."""
         if not self._closing:
             self._h2.acknowledge_received_data(size, stream_id)
-            self._flush()
+            self._flush_soon(0)
 
     # Ending
 
@@ -334,6 +344,7 @@ class Http2Connection(asyncio.Protocol):
 
     def kill(self) -> None:
         """Drop the socket with a TCP reset, as the kernel does for a process that died with data unread."""
+        self._flush()
         if self._socket is not None:
             with contextlib.suppress(OSError):  # gone already
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -357,13 +368,31 @@ class Http2Connection(asyncio.Protocol):
 
     def stop_reading(self) -> None:
         """Read nothing more from the socket, not even that the client closed it."""
-        self._reading_stopped = True
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._transport.is_closing() and not self._reading_stopped:
             self._transport.pause_reading()
+            self._watch_peer()
+        self._reading_stopped = True
 
     def stop_writing(self) -> None:
         """Write nothing more to the socket; what streams send is held in memory, up to the client's windows."""
+        self._flush()
         self._writing_stopped = True
+
+    def _watch_peer(self) -> None:
+        """Give up a client that has left: nobody learns that from a socket that is not read."""
+        self._peer_watch = None
+        if self._peer_left():
+            self.abort()
+        else:
+            self._peer_watch = self._loop.call_later(_PEER_WATCH_SECONDS, self._watch_peer)
+
+    def _peer_left(self) -> bool:
+        if _TCP_INFO is None or self._socket is None:
+            return False  # the connection is kept until it is idle for long enough
+        try:
+            return bool(self._socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] != _ESTABLISHED)
+        except OSError:
+            return True
 
     async def shut_down(self, seconds: float) -> None:
         """End every stream and the connection; returns when tasks and socket are gone."""
@@ -435,7 +464,21 @@ class Http2Connection(asyncio.Protocol):
         elif not self._closing:
             self._idle = self._loop.call_later(self._settings.idle_connection_seconds, self.go_away)
 
+    def _flush_soon(self, size: int) -> None:
+        """Write what streams send in one turn of the loop together: fewer TLS records and system calls when many do.
+
+        Large pieces are written at once, so that the transport can say when its buffer is full.
+        """
+        self._unwritten += size
+        if self._unwritten >= _LARGEST_UNWRITTEN:
+            self._flush()
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._unwritten = 0
         if not self._writing_stopped and (data := self._h2.data_to_send()):
             self._write(data)
 
@@ -444,6 +487,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _abandon(self, reason: str) -> None:
+        self._flush()
         self._closing = True
         for stream in self._streams.values():
             stream.on_broken(reason)

@@ -171,6 +171,8 @@ class EventChain:
         self._previous = request_signature
         self._key_day = ""
         self._key = b""
+        self._second = -1
+        self._stamp = ""
 
     def verify(self, frame: Frame) -> bytes:
         """Check the next signed frame and return its payload; an empty one ends the input.
@@ -187,7 +189,9 @@ class EventChain:
             raise _event_refused("The ':date' of an event is outside the calendar.") from None
         if problem := self._verifier.skew_problem(moment):
             raise _event_refused(problem)
-        stamp = moment.strftime(_DATE_FORMAT)
+        if (second := date // 1000) != self._second:
+            self._second, self._stamp = second, moment.strftime(_DATE_FORMAT)
+        stamp = self._stamp
         day = stamp[:8]
         if day != self._key_day:
             self._key_day, self._key = day, self._verifier.signing_key(day)

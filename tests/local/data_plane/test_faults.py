@@ -200,6 +200,7 @@ async def test_stop_reading_on_the_connection_hears_no_stream(site: Site) -> Non
         await sibling.send(b"not heard")
         await asyncio.sleep(QUIET)
         assert site.container.received == [b"1"]
+    await until(lambda: site.plane.connection_count == 0 and site.container.open_sockets == 0)
 
 
 async def test_delay_holds_every_message_back(site: Site) -> None:
