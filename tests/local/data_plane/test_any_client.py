@@ -87,7 +87,7 @@ def live(tls: TlsMaterial) -> Any:
     loop.close()
 
 
-LIVE = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIVE = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # HTTP/2 frames of any kind, type and length, after an honest beginning

@@ -81,10 +81,16 @@ async def plain_site(make_site: MakeSite, http_container: int) -> AsyncIterator[
 type Call = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def aws() -> botocore.session.Session:
+    """One session, so that the description of the service is read from disk once."""
+    return botocore.session.get_session()
+
+
 @pytest.fixture
-async def call(plain_site: Site) -> AsyncIterator[Call]:
+async def call(plain_site: Site, aws: botocore.session.Session) -> AsyncIterator[Call]:
     """Call an operation of boto3's `sagemaker-runtime` in a thread: `await call("invoke_endpoint", Body=...)`."""
-    client = botocore.session.get_session().create_client(
+    client = aws.create_client(
         "sagemaker-runtime",
         region_name=plain_site.identity.region,
         endpoint_url=plain_site.plane.plain_url,
