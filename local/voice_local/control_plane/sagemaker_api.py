@@ -107,10 +107,11 @@ class SageMakerApi:
 
     def _create_config(self, create: Any, backend: Any, **arguments: Any) -> Any:
         _refuse_existing(backend.endpoint_configs, "endpoint configuration", arguments["endpoint_config_name"])
+        named = [variant.get("ModelName") for variant in arguments["production_variants"]]
         for variant in arguments["production_variants"]:
-            for pool in variant.get("InstancePools", ()):
-                if (override := pool.get("ModelNameOverride")) and override not in backend._models:
-                    raise ValidationError(message=f"Could not find model '{override}'.")
+            named += [pool.get("ModelNameOverride") for pool in variant.get("InstancePools", ())]
+        if missing := sorted({str(name) for name in named if name and name not in backend._models}):
+            raise ValidationError(message=" ".join(f"Could not find model '{name}'." for name in missing))
         return create(backend, **arguments)
 
     def _create_endpoint(self, create: Any, backend: Any, **arguments: Any) -> Any:

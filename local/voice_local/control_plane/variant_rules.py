@@ -5,6 +5,7 @@ rules here are the service's: https://docs.aws.amazon.com/sagemaker/latest/APIRe
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,18 @@ def known_values(shape: str, member: str) -> frozenset[str]:
     return frozenset(model.shape_for(shape).members[member].enum)
 
 
+@functools.cache
+def _limits() -> dict[str, tuple[float, float]]:
+    """Return least and greatest value of each number in a variant; SDKs check the least, the service both."""
+    model = botocore.session.Session().get_service_model("sagemaker")
+    members = model.shape_for("ProductionVariant").members
+    return {
+        name: (shape.metadata.get("min", -math.inf), shape.metadata.get("max", math.inf))
+        for name, shape in members.items()
+        if shape.type_name in {"integer", "long", "float", "double"}
+    }
+
+
 class VariantRules:
     """Checks production variants; the known instance types and AMIs are botocore's own lists."""
 
@@ -30,7 +43,10 @@ class VariantRules:
 
     def problems(self, variants: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return everything that is wrong with the variants of one endpoint configuration, empty when nothing is."""
-        return [problem for variant in variants for problem in self._problems_of(variant)]
+        names = [variant.get("VariantName", "?") for variant in variants]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        problems = [f"Variant {name}: two variants have this name." for name in twice]
+        return problems + [problem for variant in variants for problem in self._problems_of(variant)]
 
     def _problems_of(self, variant: Mapping[str, Any]) -> list[str]:
         name = variant.get("VariantName", "?")
@@ -53,6 +69,9 @@ class VariantRules:
             problems.append(
                 f"Variant {name}: unknown InferenceAmiVersion {ami}; known are {', '.join(sorted(self._amis))}."
             )
+        for member, (least, greatest) in _limits().items():
+            if member in variant and not least <= variant[member] <= greatest:
+                problems.append(f"Variant {name}: {member} is {least:g} to {greatest:g}, found {variant[member]:g}.")
         return problems
 
     def _problems_of_pools(self, name: str, pools: Sequence[Mapping[str, Any]]) -> list[str]:

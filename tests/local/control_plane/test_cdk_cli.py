@@ -1,11 +1,9 @@
-"""The runner of the CDK CLI: what it makes of the CLI's output, and one whole cycle with the real CLI."""
+"""The runner of the CDK CLI: what it makes of the CLI's output, and how it ends it."""
 
-import json
 import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -19,11 +17,6 @@ from voice_local.cdk_cli import (
     CdkTimeoutError,
     parse_event,
 )
-from voice_local.docker_shim import write_wrapper
-from voice_local.isolation import isolated_environment
-from voice_local.leftovers import Inventory
-
-PROJECT = Path(__file__).parents[3]
 
 FAILED = (
     "dev-voice-stt | 3/9 | 4:44:03 PM | CREATE_FAILED        | AWS::SageMaker::Endpoint    "
@@ -135,115 +128,3 @@ def test_another_thread_can_cancel_and_nothing_starts_after(tmp_path: Path) -> N
     with pytest.raises(CdkCancelledError):
         cli.destroy()
     assert children() == []
-
-
-def write_app(directory: Path, template: Any, context: Path) -> Path:
-    """Write a synthesized app: one stack with an image asset, as `cdk synth` lays it out."""
-    directory.mkdir()
-    roles = "arn:${AWS::Partition}:iam::${AWS::AccountId}:role/cdk-hnb659fds-"
-    account = "123456789012-us-east-1"
-    environment = "aws://123456789012/us-east-1"
-    assets = {
-        "version": "36.0.0",
-        "files": {
-            "t1": {
-                "source": {"path": "stack.template.json", "packaging": "file"},
-                "destinations": {
-                    "here": {
-                        "bucketName": f"cdk-hnb659fds-assets-{account}",
-                        "objectKey": f"{directory.name}.json",
-                        "region": "us-east-1",
-                        "assumeRoleArn": f"{roles}file-publishing-role-{account}",
-                    }
-                },
-            }
-        },
-        "dockerImages": {
-            "i1": {
-                "source": {"directory": str(context), "platform": "linux/amd64"},
-                "destinations": {
-                    "here": {
-                        "repositoryName": f"cdk-hnb659fds-container-assets-{account}",
-                        "imageTag": "i1",
-                        "region": "us-east-1",
-                        "assumeRoleArn": f"{roles}image-publishing-role-{account}",
-                    }
-                },
-            }
-        },
-    }
-    manifest = {
-        "version": "36.0.0",
-        "artifacts": {
-            "stack.assets": {
-                "type": "cdk:asset-manifest",
-                "properties": {
-                    "file": "stack.assets.json",
-                    "requiresBootstrapStackVersion": 6,
-                    "bootstrapStackVersionSsmParameter": "/cdk-bootstrap/hnb659fds/version",
-                },
-            },
-            "stack": {
-                "type": "aws:cloudformation:stack",
-                "environment": environment,
-                "dependencies": ["stack.assets"],
-                "properties": {
-                    "templateFile": "stack.template.json",
-                    "stackName": "voice",
-                    "assumeRoleArn": f"{roles}deploy-role-{account}",
-                    "cloudFormationExecutionRoleArn": f"{roles}cfn-exec-role-{account}",
-                    "stackTemplateAssetObjectUrl": f"s3://cdk-hnb659fds-assets-{account}/{directory.name}.json",
-                    "requiresBootstrapStackVersion": 6,
-                    "bootstrapStackVersionSsmParameter": "/cdk-bootstrap/hnb659fds/version",
-                },
-            },
-        },
-    }
-    for name, content in [("manifest", manifest), ("stack.assets", assets), ("stack.template", template)]:
-        (directory / f"{name}.json").write_text(json.dumps(content))
-    return directory
-
-
-IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/cdk-hnb659fds-container-assets-123456789012-us-east-1:i1"
-
-
-@pytest.mark.e2e
-@pytest.mark.timeout(300)
-def test_the_real_cli_bootstraps_deploys_fails_with_a_reason_and_destroys(
-    plane, host, identity, images_dir, tmp_path, *, template
-) -> None:
-    context = tmp_path / "context"
-    context.mkdir()
-    (context / "Dockerfile").write_text("FROM base\nLABEL a=b\n")
-    environment = isolated_environment(os.environ, identity=identity, control_plane_url=plane.url)
-    docker = write_wrapper(tmp_path / "docker", images_dir)
-
-    def cli(name: str, wanted: Any) -> CdkCli:
-        app = write_app(tmp_path / name, wanted, context)
-        return CdkCli(PROJECT, environment, tmp_path / "cdk.log", docker=docker, app=app)
-
-    good = cli("good", template(image=IMAGE))
-    steps: list[CdkStep] = []
-    good.bootstrap(identity.account_id, identity.region)
-    good.deploy(on_step=steps.append)
-    assert [step.status for step in steps if step.resource_type == "AWS::SageMaker::Endpoint"] == [
-        "CREATE_IN_PROGRESS",
-        "CREATE_COMPLETE",
-    ]
-    assert [container.spec.image for container in host.running()] == [IMAGE]
-    inventory = Inventory(identity, plane.url)
-    assert f"{IMAGE.partition('/')[2]}" in {r.name for r in inventory.left_over() if r.kind == "image"}
-    assert not good.diff()
-
-    bad = cli("bad", template(image=IMAGE, mode="broken"))
-    assert bad.diff()
-    with pytest.raises(CdkCommandError) as failed:
-        bad.deploy()
-    assert any("CUDA error: no kernel image is available" in reason for reason in failed.value.reasons)
-    assert len(host.running()) == 1
-
-    good.destroy()
-    assert host.running() == []
-    inventory.delete_assets()
-    assert inventory.left_over() == []
-    assert threading.active_count() < 50

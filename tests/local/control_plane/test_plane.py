@@ -163,11 +163,33 @@ def test_an_endpoint_deleted_while_it_starts_leaves_no_container(client, host, p
         ({"InstancePools": POOLS * 2}, "1 to 5 entries, found 6"),
         ({"InstancePools": [{"InstanceType": "ml.g5.xlarge", "Priority": 6}]}, "is 1 to 5, found 6"),
         ({"InstancePools": [{"InstanceType": "ml.g99.xlarge", "Priority": 1}]}, "unknown instance type ml.g99.xlarge"),
+        (
+            {"InstanceType": "ml.g6.xlarge", "ContainerStartupHealthCheckTimeoutInSeconds": 3601},
+            "ContainerStartupHealthCheckTimeoutInSeconds is 60 to 3600, found 3601",
+        ),
+        (
+            {"InstancePools": POOLS, "VariantInstanceProvisionTimeoutInSeconds": 299},
+            "VariantInstanceProvisionTimeoutInSeconds is 300 to 3600, found 299",
+        ),
+        ({"InstanceType": "ml.g6.xlarge", "InitialInstanceCount": 0}, "InitialInstanceCount is 1 to inf, found 0"),
         ({"InstanceType": "ml.g6.xlarge", "InferenceAmiVersion": "al2-mine"}, "unknown InferenceAmiVersion al2-mine"),
     ],
 )
 def test_variants_that_sagemaker_refuses(variant: dict[str, Any], problem: str) -> None:
     assert any(problem in found for found in VariantRules().problems([{"VariantName": "main", **variant}]))
+
+
+def test_two_variants_of_one_name_are_refused() -> None:
+    twice = [{"VariantName": "main", "InstanceType": "ml.g6.xlarge"}] * 2
+    assert VariantRules().problems(twice) == ["Variant main: two variants have this name."]
+
+
+def test_a_config_whose_models_are_not_there_is_refused_with_all_their_names(client) -> None:
+    sagemaker = client("sagemaker")
+    with pytest.raises(sagemaker.exceptions.ClientError) as refused:
+        create_config(sagemaker, InstancePools=[{**POOLS[0], "ModelNameOverride": "half"}])
+    assert "Could not find model 'half'." in str(refused.value)
+    assert "Could not find model 'model'." in str(refused.value)
 
 
 def test_the_api_refuses_them_with_every_problem(client) -> None:
