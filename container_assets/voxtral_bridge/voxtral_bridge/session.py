@@ -52,7 +52,7 @@ class Session:
     """Relays both directions; `run` returns when both sides are closed.
 
     The sockets call in with every message. All else that may end a session sets `changed`, at the latest the next
-    `tick`; then `_ending_due` looks at everything anew.
+    `tick`; then `_until_ending` looks at everything anew.
     """
 
     def __init__(self, client: ClientSocket, settings: BridgeSettings) -> None:

@@ -57,8 +57,8 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
         self.lost = False
         self.transport: asyncio.Transport
         self._reading_paused = False
-        self._fragments: list[bytes] = []
-        self._fragments_are_text = True
+        self._partial: bytearray | None = None
+        self._partial_is_text = True
         self._unread = bytearray()
         self._max_payload = max_payload
         self._is_client = protocol.side is Side.CLIENT
@@ -96,7 +96,7 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
                 return
             unit = unread[:size] if size > 0 else unread[:]
             del unread[: len(unit)]
-            may_be_text = is_open and size > 0 and not self._fragments and not self._close_seen
+            may_be_text = is_open and size > 0 and self._partial is None and not self._close_seen
             text = text_of(unit, masked=not self._is_client) if may_be_text else None
             if text is not None:
                 self.on_message(text, True)
@@ -159,15 +159,12 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
             self.changed.set()
         elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT) and self.protocol.close_sent is None:
             if event.opcode is not Opcode.CONT:
-                self._fragments_are_text = event.opcode is Opcode.TEXT
-                if event.fin:
-                    self.on_message(bytes(event.data), self._fragments_are_text)
-                    return
-            self._fragments.append(bytes(event.data))
+                self._partial, self._partial_is_text = bytearray(), event.opcode is Opcode.TEXT
+            partial = cast("bytearray", self._partial)  # the core fails a continuation of nothing
+            partial += event.data
             if event.fin:
-                message = b"".join(self._fragments)
-                self._fragments.clear()
-                self.on_message(message, self._fragments_are_text)
+                message, self._partial = bytes(partial), None
+                self.on_message(message, self._partial_is_text)
 
     def _flush(self) -> None:
         for data in self.protocol.data_to_send():
