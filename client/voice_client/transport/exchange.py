@@ -49,12 +49,19 @@ class Exchange:
         self._in_flight = 0
         self._input_ended = False
         self._remote_ended = False
+        self.request_signature = ""
+        """The signature of the request (hexadecimal), once it was sent: the events' signatures rest on it."""
         self._discarding = False
 
     @property
     def request_id(self) -> str | None:
         """The service's id of the request, once it answered."""
         return self._answer.result().request_id if self._answered else None
+
+    @property
+    def input_ended(self) -> bool:
+        """Whether our side was ended."""
+        return self._input_ended
 
     @property
     def output_ended(self) -> bool:
@@ -105,9 +112,13 @@ class Exchange:
             finally:
                 self._arrival = None
 
+    def has_room(self, size: int) -> bool:
+        """Whether `room` would return at once."""
+        return not self._in_flight or self._in_flight + size <= self._settings.send_buffer_bytes
+
     async def room(self, size: int) -> None:
         """Wait until `size` more bytes may be under way, or nothing is. Cancelling this does no harm."""
-        while self._in_flight and self._in_flight + size > self._settings.send_buffer_bytes:
+        while not self.has_room(size):
             self.raise_if_closed()
             self._room = self._loop.create_future()
             try:

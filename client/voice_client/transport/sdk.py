@@ -5,6 +5,7 @@ behaviour that it does not document, tests/client/transport/test_pinned_sdk.py c
 """
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -87,7 +88,7 @@ class _Pinned:
 
 
 class _StreamHooks(Interceptor[Any, Any, Any, Any]):
-    """Gives the signed request a body that writes straight to the stream, and reports a request that was never sent."""
+    """Gives the signed request a body of ours, and reports a request that was never sent."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -95,7 +96,7 @@ class _StreamHooks(Interceptor[Any, Any, Any, Any]):
 
     def modify_before_transmit(self, context: Any) -> Any:
         self._handed_over = True
-        context.transport_request.body = RequestBody(self._exchange)
+        context.transport_request.body = RequestBody()
         return context.transport_request
 
     def modify_before_attempt_completion(self, context: Any) -> Any:
@@ -125,10 +126,11 @@ class StreamTransport:
         self._exchange = exchange
 
     async def send(self, request: HTTPRequest, *, request_config: Any = None) -> "StreamResponse":
-        """Send the head, wait for the answer's; for an error, for its body. Ours is written through `RequestBody`."""
+        """Send the head, wait for the answer's; for an error, for its body."""
         del request_config
         if self._exchange is None:
             raise ProtocolError("a request outside of a stream")
+        self._exchange.request_signature = _signature(request)
         self._exchange.start(_crt_request(request))
         answer = await self._exchange.answer()
         if answer.status >= 300:
@@ -167,18 +169,23 @@ class ResponseBody:
 
 
 class RequestBody:
-    """Takes the place of the SDK's body buffer, so that a write fails at once when the stream does."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    """Takes the place of the SDK's body buffer. The SDK writes nothing into it: events are made by `frames`."""
 
     async def write(self, data: bytes) -> None:
-        """Write a signed frame. Never suspends: a frame that is signed but not sent would break the signature chain."""
-        self._exchange.write(data)
+        """Refuse: a frame of the SDK's own would break the chain of signatures."""
+        raise ProtocolError(f"the SDK wrote {len(data)} bytes into a stream by itself")
 
     async def close(self) -> None:
-        """End the body."""
-        self._exchange.end_input()
+        """Leave the stream as it is; `BidiStream` ends it."""
+
+
+def _signature(request: HTTPRequest) -> str:
+    """Return the signature in the request's `Authorization`."""
+    authorization = request.fields["Authorization"].as_string() if "Authorization" in request.fields else ""
+    found = re.search(r"Signature=([0-9a-f]{64})\b", authorization)
+    if found is None:
+        raise ProtocolError("the SDK has not signed the request")
+    return found[1]
 
 
 def _crt_request(request: HTTPRequest) -> Any:

@@ -4,20 +4,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aws_sdk_sagemaker_runtime_http2.models import (  # type: ignore[import-untyped]
     InternalStreamFailure,
     ModelStreamError,
-    RequestPayloadPart,
-    RequestStreamEventPayloadPart,
     ResponseStreamEventPayloadPart,
 )
 from smithy_aws_event_stream.exceptions import UnmodeledEventError
 
-from voice_client.errors import BadInputError, DeadlineError, ProtocolError, VoiceError, log_group
+from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ProtocolError, VoiceError, log_group
 from voice_client.transport.exchange import Exchange
 from voice_client.transport.faults import stream_exception
+from voice_client.transport.frames import DataType, EventSigner
 from voice_client.transport.identity import IdentityProvider
 from voice_client.transport.inbox import Inbox, Message
 from voice_client.transport.settings import StreamTarget, TransportSettings
@@ -39,7 +38,7 @@ class BidiStream:
     def __init__(
         self,
         exchange: Exchange,
-        publisher: Any,
+        signer: EventSigner,
         receiver: Any,
         *,
         invoked_variant: str | None,
@@ -51,7 +50,7 @@ class BidiStream:
         """The service's id of the request, for AWS support."""
         self.endpoint_name = shared.target.endpoint_name
         self._exchange = exchange
-        self._publisher = publisher
+        self._signer = signer
         self._receiver = receiver
         self._settings = shared.settings
         self._shared = shared
@@ -101,10 +100,9 @@ class BidiStream:
 
     async def end_input(self) -> None:
         """Say that nothing more will be sent, and go on receiving. Idempotent. Raises as `send_text`."""
-        if self._publisher.closed:
+        if self._exchange.input_ended:
             return
-        async with self._sending(0):
-            await self._publisher.close()
+        await self._write(b"", "end")
 
     async def close(self) -> None:
         """End the stream, at once: in order when the peer answers within the close deadline, else by dropping it.
@@ -133,34 +131,28 @@ class BidiStream:
     ) -> None:
         await self.close()
 
-    async def _send(self, data: bytes, data_type: str) -> None:
+    async def _send(self, data: bytes, data_type: DataType) -> None:
         if len(data) > self._settings.message_bytes:
             raise BadInputError(
                 f"a message of {len(data)} bytes is longer than the limit of {self._settings.message_bytes}",
                 endpoint=self.endpoint_name,
             )
-        # COMPLETE: one part is one WebSocket message.
-        part = RequestPayloadPart(bytes_=data, data_type=data_type, completion_state="COMPLETE")
-        async with self._sending(len(data)):
-            await self._publisher.send(RequestStreamEventPayloadPart(value=part))
+        await self._write(data, data_type)
 
-    @contextlib.asynccontextmanager
-    async def _sending(self, size: int) -> AsyncIterator[None]:
-        """Hold the one right to write, with room for `size` bytes, or raise within the send deadline.
-
-        Signatures chain from event to event, so events are signed in the order they are sent, and none that was signed
-        may be dropped: nothing inside this context suspends.
-        """
+    async def _write(self, data: bytes, kind: DataType | Literal["end"]) -> None:
+        """Write an event when there is room for it, or raise within the send deadline."""
         if self._closing is not None:
             raise ProtocolError("the stream was closed", endpoint=self.endpoint_name, request_id=self.request_id)
+        if self._write_lock.locked() or not self._exchange.has_room(len(data)):
+            await self._write_later(data, kind)
+        else:
+            self._write_now(data, kind)
+
+    async def _write_later(self, data: bytes, kind: DataType | Literal["end"]) -> None:
         try:
-            async with asyncio.timeout(self._settings.send_seconds):
-                await self._write_lock.acquire()
-                try:
-                    await self._exchange.room(size)
-                except BaseException:
-                    self._write_lock.release()
-                    raise
+            async with asyncio.timeout(self._settings.send_seconds), self._write_lock:
+                await self._exchange.room(len(data))
+                self._write_now(data, kind)
         except TimeoutError:
             self._exchange.fail(
                 DeadlineError(
@@ -170,19 +162,29 @@ class BidiStream:
                 )
             )
             self._exchange.raise_failure()
+
+    def _write_now(self, data: bytes, kind: DataType | Literal["end"]) -> None:
+        """Sign an event and hand it over.
+
+        Signatures chain from event to event, so events are signed in the order they are sent, and none that was signed
+        may be dropped: nothing here suspends, and a stream that takes nothing any more is asked first.
+        """
+        self._exchange.raise_if_closed()
         try:
-            yield
+            if kind == "end":
+                self._exchange.write(self._signer.end())
+                self._exchange.end_input()
+            else:
+                self._exchange.write(self._signer.part(data, kind))
         except VoiceError:
             raise
-        except Exception as error:
+        except Exception as error:  # the CRT knows already what its callbacks have yet to tell: the stream is over
             self._exchange.raise_failure()
-            raise ProtocolError(
-                f"an event could not be sent ({type(error).__name__})",
+            raise ConnectionLostError(
+                f"the stream ended while an event was sent ({error})",
                 endpoint=self.endpoint_name,
                 request_id=self.request_id,
             ) from error
-        finally:
-            self._write_lock.release()
 
     async def _read(self) -> None:
         failure: VoiceError | None = None
@@ -255,8 +257,8 @@ class BidiStream:
                 with contextlib.suppress(VoiceError):  # it is over already, or this is where it ends
                     async with self._write_lock:
                         await exchange.room(0)
-                        if not self._publisher.closed:
-                            await self._publisher.close()
+                        if not exchange.input_ended:
+                            self._write_now(b"", "end")
                 exchange.end_input()
                 exchange.discard_output()
                 await exchange.ended.wait()

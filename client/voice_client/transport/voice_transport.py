@@ -17,6 +17,7 @@ from voice_client.transport.address import resolve_address
 from voice_client.transport.connections import ConnectionPool
 from voice_client.transport.exchange import Exchange
 from voice_client.transport.faults import HttpAnswer, refusal
+from voice_client.transport.frames import EventSigner
 from voice_client.transport.identity import BotocoreIdentity, Identity, IdentityProvider
 from voice_client.transport.sdk import StreamPlugin, create_client, unsendable
 from voice_client.transport.settings import StreamTarget, TransportSettings
@@ -26,8 +27,8 @@ MAX_PATH_CHARACTERS = 100
 MAX_QUERY_CHARACTERS = 2048
 """Limits of the service on the invocation path and the query string."""
 
-type _Opened = tuple[Any, InvokeEndpointWithBidirectionalStreamOutput, Any]
-"""What the SDK opens: publisher, output, receiver."""
+type _Opened = tuple[InvokeEndpointWithBidirectionalStreamOutput, Any]
+"""What the SDK opens: output, receiver."""
 
 
 class VoiceTransport:
@@ -114,7 +115,7 @@ class VoiceTransport:
         call = asyncio.create_task(self._invoke(client, request, StreamPlugin(exchange, identity)))
         call.add_done_callback(lambda done: _end_exchange(done, exchange))
         try:
-            return await self._opened(call, exchange)
+            return await self._opened(call, exchange, identity)
         except BaseException as error:
             await self._withdraw(call, exchange)
             if isinstance(error, VoiceError):
@@ -160,13 +161,13 @@ class VoiceTransport:
                 self._pool = ConnectionPool(address, endpoint=target.endpoint_name, settings=self.settings)
             return self._pool, self._client
 
-    async def _opened(self, call: "asyncio.Task[_Opened]", exchange: Exchange) -> BidiStream:
+    async def _opened(self, call: "asyncio.Task[_Opened]", exchange: Exchange, identity: Identity) -> BidiStream:
         endpoint = self.target.endpoint_name
         answer: HttpAnswer | None = None
         try:
             async with asyncio.timeout(self.settings.open_seconds):
                 answer = await exchange.answer()
-                publisher, output, receiver = await asyncio.shield(call)
+                output, receiver = await asyncio.shield(call)
         except TimeoutError:
             raise DeadlineError(f"no answer within {self.settings.open_seconds:g} s", endpoint=endpoint) from None
         except SmithyError as error:
@@ -175,7 +176,8 @@ class VoiceTransport:
             exchange.raise_failure()
             raise unsendable(error) from error
         variant = output.invoked_production_variant
-        return BidiStream(exchange, publisher, receiver, invoked_variant=variant, shared=self)
+        signer = EventSigner(identity, self.target.region, exchange.request_signature)
+        return BidiStream(exchange, signer, receiver, invoked_variant=variant, shared=self)
 
     async def _invoke(
         self,
@@ -184,8 +186,8 @@ class VoiceTransport:
         plugin: StreamPlugin,
     ) -> "_Opened":
         stream = await client.invoke_endpoint_with_bidirectional_stream(request, plugins=[plugin])
-        output, receiver = await stream.await_output()
-        return stream.input_stream, output, receiver
+        opened: _Opened = await stream.await_output()
+        return opened
 
     async def _withdraw(self, call: "asyncio.Task[Any]", exchange: Exchange) -> None:
         """Undo an open that failed: end the exchange, so that the SDK's own tasks end, and wait for them."""
