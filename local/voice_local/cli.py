@@ -1,6 +1,7 @@
 """`voice local`: run the local cloud, reach it from a shell, end it."""
 
 import asyncio
+import json
 import logging
 import os
 import shlex
@@ -119,6 +120,42 @@ def env() -> None:
         print(f"unset {name}")  # noqa: T201 (for the shell)
     for name, value in cloud.variables().items():
         print(f"export {name}={shlex.quote(value)}")  # noqa: T201 (for the shell)
+
+
+@app.command()
+def fault(
+    faults: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KIND[,FIELD=VALUE]...]...", help="What to make go wrong; without any, list what is."),
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Disarm everything first.")] = False,
+) -> None:
+    """Make streams of the running local cloud fail; docs/data-plane.md has every kind and place.
+
+    \b
+    voice local fault reset-stream,after=5          # the next stream, after its 5th message
+    voice local fault kill-connection               # now, on a stream that is open
+    voice local fault --clear
+    """
+    # The data plane takes a while to import; the other commands do without it.
+    from voice_local.data_plane.admin_client import AdminClient, AdminRouteError  # noqa: PLC0415
+
+    cloud = _newest().cloud
+    admin = AdminClient(cloud.faults, cloud.admin_token)
+    try:
+        if clear:
+            admin.clear()
+        for text in faults or ():
+            admin.arm(text)
+        state = admin.state()
+    except AdminRouteError as error:
+        typer.echo(f"voice local fault: {error}", err=True)
+        raise typer.Exit(1) from error
+    for each in state["armed"]:
+        typer.echo(f"armed     {each['number']:3}  {json.dumps(each['fault'])}")
+    for each in state["fired"]:
+        place = f"after {each['to_client']} messages to the client, {each['to_container']} to the container"
+        typer.echo(f"happened  {each['number']:3}  {each['fault']['kind']} {place}, request {each['request_id']}")
 
 
 @app.command()

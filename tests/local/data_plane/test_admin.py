@@ -132,6 +132,17 @@ async def test_the_command_explains_a_fault_that_makes_no_sense() -> None:
     assert "delay needs seconds" in errors.decode()
 
 
+async def voice_local(environment: dict[str, str], *arguments: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from voice_local.cli import app; app()", *arguments),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), STARTING)
+    return process.returncode, output.decode()
+
+
 async def test_the_local_cloud_takes_faults_on_its_command_line_and_while_it_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     process = await asyncio.create_subprocess_exec(
@@ -149,9 +160,14 @@ async def test_the_local_cloud_takes_faults_on_its_command_line_and_while_it_run
         ready = json.loads(await asyncio.wait_for(process.stdout.readline(), STARTING))
         headers = {"authorization": f"Bearer {ready['admin_token']}"}
         async with httpx.AsyncClient(trust_env=False, headers=headers) as client:
-            await client.post(ready["faults"], content="go-away")
+            code, said = await voice_local(environment, "fault", "go-away", "stall,seconds=2")
+            assert (code, said.count("armed")) == (0, 4)
+            code, said = await voice_local(environment, "fault", "go-far-away")
+            assert (code, "kind must be one of" in said) == (1, True)
             armed = (await client.get(ready["faults"])).json()["armed"]
-        assert [each["fault"]["kind"] for each in armed] == ["refuse", "delay", "go-away"]
+            assert [each["fault"]["kind"] for each in armed] == ["refuse", "delay", "go-away", "stall"]
+            code, said = await voice_local(environment, "fault", "--clear")
+            assert (code, said) == (0, "")
     finally:
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), STARTING) == 0

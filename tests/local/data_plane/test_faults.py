@@ -292,3 +292,70 @@ async def test_go_away_before_headers_still_answers(site: Site) -> None:
         stream = await opened(connection, site)
         assert connection.last_stream_id == stream.stream_id
         await echo(stream, b"1")
+
+
+# Places
+
+
+async def test_after_seconds(site: Site) -> None:
+    site.plane.faults.arm(Fault.parse("reset-stream,after-seconds=0.4"))
+    async with site.connect() as connection:
+        stream = await opened(connection, site)
+        started = asyncio.get_running_loop().time()
+        await echo(stream, b"1", b"2")
+        await stream.wait(lambda: stream.reset is not None)
+        assert asyncio.get_running_loop().time() - started >= 0.3
+
+
+async def test_a_seeded_random_place_every_time(site: Site) -> None:
+    """Two runs with one seed break the same streams at the same places."""
+
+    async def places() -> list[int]:
+        armed = site.plane.faults.arm(Fault.parse("reset-stream,random=0..6,seed=11,times=every"))
+        got = []
+        async with site.connect() as connection:
+            for _ in range(6):
+                stream = await opened(connection, site)
+                count = 0
+                while stream.reset is None:
+                    await stream.send(b"x")
+                    await stream.wait(lambda stream=stream: stream.events or stream.reset is not None)
+                    count += len(stream.events)
+                    stream.events.clear()
+                got.append(count)
+        site.plane.faults.disarm(armed.number)
+        await until(lambda: site.plane.connection_count == 0)  # a stream that is still open draws a place too
+        assert got == [fired.to_client for fired in site.plane.faults.history[-6:]]
+        return got
+
+    first = await places()
+    assert first == await places()
+    assert len(set(first)) > 1
+    assert len(site.plane.faults.history) == 12
+
+
+async def test_once_spares_the_next_stream_and_twice_does_not(site: Site) -> None:
+    site.plane.faults.arm(Fault.parse("reset-stream,after=1,times=2"))
+    async with site.connect() as connection:
+        for expected in (2, 2, None):
+            stream = await opened(connection, site)
+            await echo(stream, b"1")
+            if expected is None:
+                await echo(stream, b"2", b"3")
+            else:
+                await stream.wait(lambda stream=stream: stream.reset is not None)
+            assert stream.reset == expected
+
+
+async def test_a_fault_of_another_endpoint_is_not_met(site: Site) -> None:
+    site.plane.faults.arm(Fault.parse("refuse,endpoint=other"))
+    async with site.connect() as connection:
+        await echo(await opened(connection, site), b"1")
+
+
+async def test_a_request_that_is_wrong_meets_no_fault(site: Site) -> None:
+    site.plane.faults.arm(Fault.parse("refuse"))
+    async with site.connect() as connection:
+        stream = await connection.open("absent")
+        assert (await stream.error())[:2] == (400, "ValidationError")
+    assert len(site.plane.faults.armed) == 1

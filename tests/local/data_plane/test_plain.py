@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from botocore.exceptions import ClientError, EventStreamError
 
 from voice_local.data_plane import DataPlaneSettings
 from voice_local.interfaces import EndpointStatus, ServingContainer
+from voice_local.isolation import connection_variables
 
 from .bare_client import DEADLINE
 from .conftest import MakeSite, Site
@@ -283,3 +285,26 @@ async def test_stop_ends_requests_under_way(plain_site: Site, call: Call) -> Non
         await plain_site.plane.stop()
         with pytest.raises(Exception, match=r"[Cc]onnection|closed"):
             await calling
+
+
+PROGRAM = """
+import boto3
+answer = boto3.client("sagemaker-runtime").invoke_endpoint(EndpointName="test-voice-stt", Body=b"hello")
+print(answer["Body"].read().decode(), end="")
+"""
+
+
+async def test_a_program_in_the_environment_of_the_cloud_reaches_the_container(plain_site: Site) -> None:
+    """Plain boto3, told nothing but the variables that `voice local env` prints."""
+    variables = connection_variables(
+        identity=plain_site.identity,
+        control_plane_url="http://127.0.0.1:1",
+        data_plane_url=plain_site.plane.url,
+        runtime_url=plain_site.plane.plain_url,
+        ca_bundle=plain_site.ca_bundle,
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM), env=variables, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert output == b"HELLO", errors.decode()
