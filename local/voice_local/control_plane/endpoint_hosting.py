@@ -32,6 +32,18 @@ class EndpointOutput(OutputSink, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How an update goes over to new containers: SageMaker's `DeploymentConfig`, as far as it is imitated."""
+
+    baking_seconds: float = 0.0
+    """How long alarms are watched after the new containers serve; `WaitIntervalInSeconds`."""
+    termination_wait_seconds: float = 0.0
+    """How long the old containers stay for the streams they have; `TerminationWaitInSeconds`."""
+    tripped: Callable[[], list[str]] = list
+    """Returns the names of the roll-back alarms that are in ALARM now."""
+
+
 @dataclass(slots=True)
 class _Endpoint:
     name: str
@@ -80,12 +92,14 @@ class EndpointHosting:
         with self._lock:
             self._endpoints[name] = _Endpoint(name, EndpointStatus.FAILED)
 
-    def update(self, name: str, plans: Iterable[VariantPlan], on_moved: Callable[[], None]) -> None:
-        """Move an endpoint to new containers; returns at once. `on_moved` is called only when they serve."""
+    def update(
+        self, name: str, plans: Iterable[VariantPlan], on_moved: Callable[[], None], rollout: Rollout | None = None
+    ) -> None:
+        """Move an endpoint to new containers; returns at once. `on_moved` is called only when they serve for good."""
         with self._lock:
             endpoint = self._endpoints[name]
             endpoint.status = EndpointStatus.UPDATING
-        self._run("update", endpoint, lambda: self._update(endpoint, tuple(plans), on_moved))
+        self._run("update", endpoint, lambda: self._update(endpoint, tuple(plans), on_moved, rollout or Rollout()))
 
     def delete(self, name: str, on_gone: Callable[[], None]) -> None:
         """Stop an endpoint's containers; returns at once. `on_gone` is called when every process of it is gone."""
@@ -140,7 +154,9 @@ class EndpointHosting:
         self._adopt(endpoint, started)
         self._set(endpoint, EndpointStatus.IN_SERVICE, None)
 
-    def _update(self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...], on_moved: Callable[[], None]) -> None:
+    def _update(
+        self, endpoint: _Endpoint, plans: tuple[VariantPlan, ...], on_moved: Callable[[], None], rollout: Rollout
+    ) -> None:
         try:
             started = self._start_all(endpoint, plans)
         except StartError as error:
@@ -150,10 +166,31 @@ class EndpointHosting:
         with self._lock:
             previous = endpoint.running
         self._adopt(endpoint, started)
+        if alarms := self._bake(endpoint, rollout):
+            with self._lock:
+                endpoint.running = () if endpoint.cancelled.is_set() else previous
+            self._set(
+                endpoint,
+                EndpointStatus.IN_SERVICE,
+                f"Rolled back to the previous configuration: {', '.join(alarms)} in ALARM during the update.",
+            )
+            for container in started:
+                container.stop()
+            return
         on_moved()
         self._set(endpoint, EndpointStatus.IN_SERVICE, None)
+        # Streams that are open stay with their container until they end, at most this long.
+        endpoint.cancelled.wait(rollout.termination_wait_seconds)
         for container in previous:
             container.stop()
+
+    def _bake(self, endpoint: _Endpoint, rollout: Rollout) -> list[str]:
+        """Watch the roll-back alarms for the baking time; return those that went off."""
+        deadline = time.monotonic() + rollout.baking_seconds
+        while not (alarms := rollout.tripped()) and time.monotonic() < deadline:
+            if endpoint.cancelled.wait(self._settings.stabilization_poll_seconds):
+                break
+        return alarms
 
     def _delete(self, endpoint: _Endpoint, on_gone: Callable[[], None]) -> None:
         self._stop_containers(endpoint)

@@ -78,7 +78,7 @@ class ControlPlane:
         self._settings = settings or ControlPlaneSettings()
         self._state_lock = threading.RLock()
         store = ImageStore(images_dir)
-        self._sagemaker = SageMakerApi(identity, self._state_lock, store)
+        self._sagemaker = SageMakerApi(identity, self._state_lock, store, self._settings)
         logs = EndpointLogs(identity, self._state_lock)
         self._hosting = EndpointHosting(host, self._settings, logs, self._sagemaker.report)
         self._images = ImageRegistry(store, identity)

@@ -3,7 +3,7 @@
 What moto 5.2 does not do, and what is done here:
 
 - every endpoint is InService at once: `EndpointHosting` runs its containers and decides
-- no UpdateEndpoint
+- no UpdateEndpoint: new containers beside the old ones, alarms watched, old ones kept for their streams
 - InstancePools and new instance types are refused, nothing else is checked: `VariantRules`
 - an endpoint, config or model of an existing name replaces it in silence: refused as the service does
 - an endpoint names neither its pools, routing nor images: kept from the config and described
@@ -15,13 +15,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.responses import ActionResult
 from moto.sagemaker import models, responses
 from moto.sagemaker.exceptions import ValidationError
 
-from voice_local.control_plane.endpoint_hosting import EndpointHosting
+from voice_local.control_plane.endpoint_hosting import EndpointHosting, Rollout
 from voice_local.control_plane.patches import Patches
 from voice_local.control_plane.serving_cuda import mismatch
+from voice_local.control_plane.settings import ControlPlaneSettings
 from voice_local.control_plane.variant_container import VariantPlan
 from voice_local.control_plane.variant_rules import VariantRules
 from voice_local.identity import LocalIdentity
@@ -32,9 +34,16 @@ from voice_local.interfaces import EndpointStatus
 class SageMakerApi:
     """The endpoint part of SageMaker's API, on top of moto's models."""
 
-    def __init__(self, identity: LocalIdentity, state_lock: threading.RLock, images: ImageStore) -> None:
+    def __init__(
+        self,
+        identity: LocalIdentity,
+        state_lock: threading.RLock,
+        images: ImageStore,
+        settings: ControlPlaneSettings,
+    ) -> None:
         """`state_lock` guards moto's models: held by every API call, taken here by the hosting's threads."""
         self._identity = identity
+        self._settings = settings
         self._images = images
         self._state_lock = state_lock
         self._rules = VariantRules()
@@ -139,10 +148,35 @@ class SageMakerApi:
                 endpoint.endpoint_config_name = config_name
                 endpoint.production_variants = _describe_variants(endpoint, variants)
 
+        given = response._get_param("DeploymentConfig")
+        if given is None and response._get_param("RetainDeploymentConfig"):
+            given = getattr(endpoint, "last_deployment_config", None)
+        rollout = self._rollout(given or {})
+        endpoint.last_deployment_config = given
         endpoint.endpoint_status = EndpointStatus.UPDATING.value
         endpoint.failure_reason = None
-        self._the_hosting().update(name, plans, moved)
+        self._the_hosting().update(name, plans, moved, rollout)
         return ActionResult({"EndpointArn": endpoint.arn})
+
+    def _rollout(self, config: Mapping[str, Any]) -> Rollout:
+        policy = config.get("BlueGreenUpdatePolicy", {})
+        routing = policy.get("TrafficRoutingConfiguration", {})
+        names = [alarm["AlarmName"] for alarm in config.get("AutoRollbackConfiguration", {}).get("Alarms", ())]
+        alarms = cloudwatch_backends[self._identity.account_id][self._identity.region].alarms
+        if missing := [name for name in names if name not in alarms]:
+            raise ValidationError(message=f"Roll-back alarms that do not exist: {', '.join(missing)}.")
+
+        def tripped() -> list[str]:
+            with self._state_lock:
+                return [name for name in names if name in alarms and alarms[name].state_value == "ALARM"]
+
+        return Rollout(
+            baking_seconds=min(routing.get("WaitIntervalInSeconds", 0), self._settings.longest_baking_seconds),
+            termination_wait_seconds=min(
+                policy.get("TerminationWaitInSeconds", 0), self._settings.longest_termination_wait_seconds
+            ),
+            tripped=tripped,
+        )
 
     def _delete_endpoint(self, backend: Any, endpoint_name: str) -> None:
         backend.describe_endpoint(endpoint_name)  # raises when there is none

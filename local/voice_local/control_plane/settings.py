@@ -21,6 +21,14 @@ class ControlPlaneSettings:
     ping_interval_seconds: float = 0.1
     """Between two `/ping` of a starting container; SageMaker's own interval is not published."""
 
+    longest_baking_seconds: float = 3.0
+    """An update watches its roll-back alarms as long as its `WaitIntervalInSeconds` says, here at most this long: no
+    alarm goes off by itself in the local cloud, but one can be set off (SetAlarmState)."""
+
+    longest_termination_wait_seconds: float = 30.0
+    """Old containers stay for the streams they have as long as `TerminationWaitInSeconds` says, here at most this long:
+    two sets of engines are much for a laptop."""
+
     mismatch_seconds: float = 20.0
     """How long an endpoint stays Creating when its image cannot run on its AMI. On AWS it is the variant's time-out for
     the container's start, half an hour in our stacks; here it is short enough to wait for, and long enough to see."""

@@ -27,6 +27,7 @@ def settings(startup_seconds: float) -> ControlPlaneSettings:
         mismatch_seconds=0.5,
         watch_interval_seconds=0.05,
         restart_delay_seconds=0.05,
+        longest_baking_seconds=0.2,
     )
 
 
@@ -169,3 +170,60 @@ def test_a_pushed_image_has_the_cuda_of_the_base_it_was_built_on(tmp_path: Path)
     # What is not known is not judged.
     assert mismatch(uri, None, store) is None
     assert mismatch("other:1", CUDA_12, store) is None
+
+
+ALARM = {
+    "AlarmName": "server-errors",
+    "MetricName": "Invocation5XXErrors",
+    "Namespace": "AWS/SageMaker",
+    "Statistic": "Sum",
+    "Period": 60,
+    "EvaluationPeriods": 1,
+    "Threshold": 1,
+    "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+}
+GUARDED = {
+    "BlueGreenUpdatePolicy": {
+        "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 600},
+        "TerminationWaitInSeconds": 1800,
+    },
+    "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "server-errors"}]},
+}
+
+
+def in_service_with_second_config(client: Any) -> Any:
+    sagemaker = create_endpoint(client)
+    assert eventually(lambda: status(sagemaker) == "InService")
+    variants = sagemaker.describe_endpoint_config(EndpointConfigName="config")["ProductionVariants"]
+    sagemaker.create_endpoint_config(EndpointConfigName="second", ProductionVariants=variants)
+    return sagemaker
+
+
+def test_a_guarded_update_keeps_the_old_container_for_its_streams(client, host, plane) -> None:
+    sagemaker = in_service_with_second_config(client)
+    with pytest.raises(sagemaker.exceptions.ClientError, match="alarms that do not exist: server-errors"):
+        sagemaker.update_endpoint(EndpointName="ear", EndpointConfigName="second", DeploymentConfig=GUARDED)
+    client("cloudwatch").put_metric_alarm(**ALARM)
+    sagemaker.update_endpoint(EndpointName="ear", EndpointConfigName="second", DeploymentConfig=GUARDED)
+    assert eventually(lambda: status(sagemaker) == "InService")
+    assert sagemaker.describe_endpoint(EndpointName="ear")["EndpointConfigName"] == "second"
+    old, new = host.containers
+    assert [serving.port for serving in plane.find("ear").containers] == [new.port]
+    assert host.running() == [old, new]
+    # The deletion of the endpoint waits for neither.
+    sagemaker.delete_endpoint(EndpointName="ear")
+    eventually(lambda: plane.find("ear") is None)
+    assert host.running() == []
+
+
+def test_an_alarm_during_a_guarded_update_brings_the_old_container_back(client, host, plane) -> None:
+    sagemaker = in_service_with_second_config(client)
+    client("cloudwatch").put_metric_alarm(**ALARM)
+    client("cloudwatch").set_alarm_state(AlarmName="server-errors", StateValue="ALARM", StateReason="a test")
+    sagemaker.update_endpoint(EndpointName="ear", EndpointConfigName="second", DeploymentConfig=GUARDED)
+    assert eventually(lambda: status(sagemaker) == "InService")
+    described = sagemaker.describe_endpoint(EndpointName="ear")
+    assert described["EndpointConfigName"] == "config"
+    assert "server-errors in ALARM" in described["FailureReason"]
+    eventually(lambda: host.running() == [host.containers[0]])
+    assert [serving.port for serving in plane.find("ear").containers] == [host.containers[0].port]
