@@ -104,11 +104,13 @@ class VoiceStack(Stack):
             session_metrics=stage.monitoring.session_metrics and image.logs_sessions,
             paused=stage.paused,
         )
+        # Made while paused too: a mail address that has confirmed must not be asked again after every pause.
+        topic = self._alarm_topic(key) if stage.monitoring.alarms else None
         if not stage.paused:
             if settings.scaling.enabled:
                 endpoint.add_scaling(StreamScaling(**settings.scaling.model_dump()))
             if stage.monitoring.alarms:
-                endpoint.add_alarms(self._alarm_topic(key))
+                endpoint.add_alarms(topic)
         return endpoint
 
     def _create_key(self, removal_policy: RemovalPolicy) -> kms.Key:
