@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,14 @@ def cut_events(buffer: bytearray) -> list[Event]:
     return events
 
 
+@lru_cache
+def signing_key(secret_key: str, *scope: str) -> bytes:
+    key = b"AWS4" + secret_key.encode()
+    for part in (*scope, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key
+
+
 @dataclass
 class Signer:
     """SigV4 of a request, and of the events that follow it."""
@@ -103,10 +112,7 @@ class Signer:
     previous: str = ""
 
     def key(self, day: str) -> bytes:
-        key = b"AWS4" + self.secret_key.encode()
-        for part in (day, self.region, self.service, "aws4_request"):
-            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-        return key
+        return signing_key(self.secret_key, day, self.region, self.service)
 
     def sign_request(
         self, method: str, path: str, headers: dict[str, str], payload_hash: str, moment: datetime | None = None
