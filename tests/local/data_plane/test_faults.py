@@ -159,7 +159,8 @@ async def test_stop_reading_shuts_the_window(make_site: MakeSite) -> None:
         site.plane.faults.arm(Fault.parse("stop-reading,after=1"))
         await echo(stream, b"1")
         pushing = asyncio.create_task(push(stream))
-        await asyncio.wait({pushing}, timeout=QUIET * 2)
+        await until(lambda: connection.h2.local_flow_control_window(stream.stream_id) == 0)
+        await asyncio.wait({pushing}, timeout=QUIET)
         assert not pushing.done()
         pushing.cancel()
         assert connection.h2.local_flow_control_window(stream.stream_id) == 0
@@ -226,8 +227,8 @@ async def test_stall_holds_once(site: Site) -> None:
     site.plane.faults.arm(Fault.parse("stall,after=1,seconds=0.5"))
     async with site.connect() as connection:
         stream = await opened(connection, site)
-        await echo(stream, b"1")
         started = asyncio.get_running_loop().time()
+        await echo(stream, b"1")
         for text in (b"2", b"3", b"4"):
             await stream.send(text)
         assert [(await stream.next_event()).payload for _ in range(3)] == [b"2", b"3", b"4"]
@@ -300,11 +301,10 @@ async def test_go_away_before_headers_still_answers(site: Site) -> None:
 async def test_after_seconds(site: Site) -> None:
     site.plane.faults.arm(Fault.parse("reset-stream,after-seconds=0.4"))
     async with site.connect() as connection:
-        stream = await opened(connection, site)
         started = asyncio.get_running_loop().time()
-        await echo(stream, b"1", b"2")
+        stream = await opened(connection, site)
         await stream.wait(lambda: stream.reset is not None)
-        assert asyncio.get_running_loop().time() - started >= 0.3
+        assert asyncio.get_running_loop().time() - started >= 0.39
 
 
 async def test_a_seeded_random_place_every_time(site: Site) -> None:

@@ -71,12 +71,17 @@ async def http_container() -> AsyncIterator[int]:
     server.close()
 
 
-@pytest.fixture
-async def plain_site(make_site: MakeSite, http_container: int) -> AsyncIterator[Site]:
-    # A second is much for this container, and little for a test.
-    async with make_site(plain_invocation_seconds=1.0, response_stream_seconds=1.0) as site:
+@contextlib.asynccontextmanager
+async def site_of(make_site: MakeSite, http_container: int, **settings: float) -> AsyncIterator[Site]:
+    async with make_site(**settings) as site:
         container = ServingContainer("AllTraffic", http_container, bidirectional=False)
         site.directory.put(site.endpoint, EndpointStatus.IN_SERVICE, container)
+        yield site
+
+
+@pytest.fixture
+async def plain_site(make_site: MakeSite, http_container: int) -> AsyncIterator[Site]:
+    async with site_of(make_site, http_container) as site:
         yield site
 
 
@@ -89,24 +94,38 @@ def aws() -> botocore.session.Session:
     return botocore.session.get_session()
 
 
-@pytest.fixture
-async def call(plain_site: Site, aws: botocore.session.Session) -> AsyncIterator[Call]:
-    """Call an operation of boto3's `sagemaker-runtime` in a thread: `await call("invoke_endpoint", Body=...)`."""
+@contextlib.asynccontextmanager
+async def calls_to(site: Site, aws: botocore.session.Session) -> AsyncIterator[Call]:
+    """Yield a way to call boto3's `sagemaker-runtime` in a thread: `await call("invoke_endpoint", Body=...)`."""
     client = aws.create_client(
         "sagemaker-runtime",
-        region_name=plain_site.identity.region,
-        endpoint_url=plain_site.plane.plain_url,
-        aws_access_key_id=plain_site.identity.access_key_id,
-        aws_secret_access_key=plain_site.identity.secret_access_key,
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=DEADLINE, proxies={"http": ""}),
+        region_name=site.identity.region,
+        endpoint_url=site.plane.plain_url,
+        aws_access_key_id=site.identity.access_key_id,
+        aws_secret_access_key=site.identity.secret_access_key,
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=60, proxies={"http": ""}),
     )
 
     async def run(operation: str, **options: Any) -> Any:
-        options.setdefault("EndpointName", plain_site.endpoint)
+        options.setdefault("EndpointName", site.endpoint)
         return await asyncio.to_thread(getattr(client, operation), **options)
 
     yield run
     client.close()
+
+
+@pytest.fixture
+async def call(plain_site: Site, aws: botocore.session.Session) -> AsyncIterator[Call]:
+    async with calls_to(plain_site, aws) as run:
+        yield run
+
+
+@pytest.fixture
+async def hasty_call(make_site: MakeSite, http_container: int, aws: botocore.session.Session) -> AsyncIterator[Call]:
+    """The same to a data plane whose minutes are a second."""
+    limits = {"plain_invocation_seconds": 1.0, "response_stream_seconds": 1.0}
+    async with site_of(make_site, http_container, **limits) as site, calls_to(site, aws) as run:
+        yield run
 
 
 async def test_boto3_gets_the_answer_whole(call: Call) -> None:
@@ -154,9 +173,9 @@ async def test_boto3_gets_a_model_error(call: Call, status: int) -> None:
         (b"die", "broke off"),
     ],
 )
-async def test_boto3_learns_how_a_container_failed(call: Call, body: bytes, words: str) -> None:
+async def test_boto3_learns_how_a_container_failed(hasty_call: Call, body: bytes, words: str) -> None:
     with pytest.raises(ClientError, match=words) as failure:
-        await call("invoke_endpoint", Body=body)
+        await hasty_call("invoke_endpoint", Body=body)
     assert failure.value.response["Error"]["Code"] == "ModelError"
 
 
@@ -178,8 +197,8 @@ async def test_boto3_reads_a_response_stream(call: Call) -> None:
 
 
 @pytest.mark.parametrize(("ending", "words"), [(b"die", "broke off its answer"), (b"hang", "in the allotted time")])
-async def test_a_response_stream_that_breaks_off(call: Call, ending: bytes, words: str) -> None:
-    answer = await call("invoke_endpoint_with_response_stream", Body=b"half " + ending)
+async def test_a_response_stream_that_breaks_off(hasty_call: Call, ending: bytes, words: str) -> None:
+    answer = await hasty_call("invoke_endpoint_with_response_stream", Body=b"half " + ending)
     events = iter(answer["Body"])
     first = await asyncio.to_thread(next, events)
     assert first["PayloadPart"]["Bytes"] == b"first half"
