@@ -17,11 +17,11 @@ async def ask_vllm(port: int, method: str, path: str, *, content_type: str = "",
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         http = h11.Connection(h11.CLIENT)
-        headers = [("host", "127.0.0.1"), ("connection", "close"), ("content-length", str(len(body)))]
-        if content_type:
-            headers.append(("content-type", content_type))
+        headers = [("host", "127.0.0.1"), ("connection", "close")]
+        if body:
+            headers += [("content-length", str(len(body))), ("content-type", content_type)]
         request = h11.Request(method=method, target=path, headers=headers)
-        for part in (request, h11.Data(body), h11.EndOfMessage()):
+        for part in (request, h11.Data(body), h11.EndOfMessage()) if body else (request, h11.EndOfMessage()):
             writer.write(http.send(part) or b"")  # not drained: an answer may come before all of it is read
         status, answered_type, answer = 0, "", bytearray()
         while True:
