@@ -2,10 +2,15 @@
 
 moto answers the calls. What moto 5.2 cannot do is filled by this package, each gap in a module of its own:
 
-- `stack_operations`, `stack_api`: CloudFormation runs in the background with events, roll-back and clean-up
-- `resource_types`: resource types that moto's CloudFormation does not know, created through the services' own APIs
-- `sagemaker_api`, `variant_rules`: pools, inference AMIs, UpdateEndpoint, endpoint states
-- `endpoint_hosting`: endpoints that run containers and become InService when `/ping` says so
+- `stack_operations`, `stack_api`, `change_set_api`: CloudFormation runs in the background with events, roll-back and
+  clean-up; change sets belong to stacks
+- `resource_types`, `endpoint_resource`, `function_resource`: resource types that moto's CloudFormation does not know,
+  created through the services' own APIs
+- `custom_resource`, `function_runtime`, `function_api`: custom resources and Lambda functions as plain processes
+- `sagemaker_api`, `variant_rules`, `serving_cuda`: pools, inference AMIs, UpdateEndpoint, endpoint states
+- `endpoint_hosting`, `variant_container`, `endpoint_logs`: endpoints that run containers and become InService when
+  `/ping` says so; containers that die are started again; their output is in CloudWatch Logs
+- `saved_state`: everything is there again after a restart
 - `s3_api`: bucket policies with conditions
 - `unknown_operations`: refused instead of a server error that SDKs repeat
 - `image_registry`: images pushed without Docker appear in ECR

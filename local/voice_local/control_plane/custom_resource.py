@@ -47,6 +47,11 @@ class ResponseDesk:
         self._lock = threading.Lock()
         self._tickets: dict[str, _Ticket] = {}
 
+    @property
+    def root(self) -> str:
+        """The path below which answers are PUT; what is there is asked for its token, not for a signature."""
+        return self._root
+
     def open(self, stack_id: str, logical_id: str, request_id: str) -> _Ticket:
         """Make a place for one answer."""
         path = self._root + quote(f"{stack_id}|{logical_id}|{request_id}", safe="")

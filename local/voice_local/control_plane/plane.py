@@ -25,6 +25,7 @@ from voice_local.control_plane.function_api import FunctionInvocations
 from voice_local.control_plane.function_runtime import FunctionRuntime
 from voice_local.control_plane.image_registry import ImageRegistry
 from voice_local.control_plane.patches import Patches
+from voice_local.control_plane.request_guard import SIGNED, RequestGuard
 from voice_local.control_plane.resource_types import providers
 from voice_local.control_plane.resources import MotoResources
 from voice_local.control_plane.sagemaker_api import SageMakerApi
@@ -197,7 +198,8 @@ class ControlPlane:
         clients = ServiceClients(self._identity, self.url)
         self._functions = FunctionRuntime(self._identity, self._settings, self._state_lock, self.url)
         desk = ResponseDesk(self._identity, self.url)
-        application.unlocked = (desk, FunctionInvocations(self._functions))
+        guard = RequestGuard(self._identity.access_key_id, desk.root)
+        application.unlocked = (guard, desk, FunctionInvocations(self._functions))
         custom = CustomResource(self._functions, desk, self._settings)
         stopping = threading.Event()
         self._operations = StackOperations(
@@ -229,6 +231,7 @@ class ControlPlane:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         deadline = time.monotonic() + self._settings.start_seconds
         try:
+            opener.addheaders = [("Authorization", SIGNED)]
             opener.open(f"{self.url}/moto-api/data.json", timeout=max(0.1, deadline - time.monotonic())).close()
         except (OSError, urllib.error.URLError) as error:
             raise ControlPlaneStartError(

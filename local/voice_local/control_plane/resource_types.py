@@ -276,11 +276,11 @@ _TYPES: Mapping[str, ApiType] = {
         translate=_topic_policies,
         identify=lambda sent, _answer: (sent["TopicArn"], {"Id": sent["TopicArn"]}),
         delete="SetTopicAttributes",
-        # A topic cannot be without a policy; an empty one is what is left when a stack takes its own away.
+        # A topic cannot be without a policy; one that allows nothing more is left when a stack takes its own away.
         delete_input=lambda current: {
             "TopicArn": current.physical_resource_id,
             "AttributeName": "Policy",
-            "AttributeValue": "",
+            "AttributeValue": json.dumps({"Version": "2012-10-17", "Statement": []}),
         },
     ),
 }

@@ -6,6 +6,7 @@ from typing import Any
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import StructureShape
+from botocore.parsers import ResponseParserError
 
 from voice_local.identity import LocalIdentity
 from voice_local.isolation import IsolatedClients
@@ -26,10 +27,16 @@ class ServiceClients:
         """Call an operation by the name of the API's reference, such as `CreateModel`.
 
         Raises:
-            ClientError: the service refused.
+            ClientError: the service refused, or moto broke.
             BotoCoreError: the arguments are invalid, or the service does not answer.
         """
-        answer: dict[str, Any] = getattr(self._clients.of(service), xform_name(operation))(**arguments)
+        try:
+            answer: dict[str, Any] = getattr(self._clients.of(service), xform_name(operation))(**arguments)
+        except ResponseParserError as error:
+            # The page that moto's server makes of a bug; the server has logged it.
+            described = {"Code": "InternalFailure", "Message": f"moto cannot answer {service} {operation} here"}
+            answered = {"Error": described, "ResponseMetadata": {"HTTPStatusCode": 500}}
+            raise ClientError(answered, operation) from error
         return answer
 
 

@@ -1,5 +1,6 @@
 """The control plane's WSGI application: moto, with its state locked, and those that answer without it."""
 
+import functools
 import io
 import logging
 import threading
@@ -18,11 +19,17 @@ _log = logging.getLogger(__name__)
 _ECR_TARGET = "AmazonEC2ContainerRegistry"
 
 
+@functools.cache
+def _moto() -> Any:
+    """Return moto's application; it holds no state, and makes its parts when a service is first asked for."""
+    return werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app)
+
+
 class Application:
     """The WSGI application: moto's state is not made for threads, so requests are answered one at a time."""
 
     def __init__(self, state_lock: threading.RLock, images: ImageRegistry) -> None:
-        self._moto = werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app)
+        self._moto = _moto()
         self._state_lock = state_lock
         self._images = images
         self.unlocked: tuple[UnlockedPart, ...] = ()

@@ -1,10 +1,11 @@
 """The control plane as a server: starting, stopping, and the parts of SageMaker's API that moto lacks."""
 
+import http.client
 import json
 import socket
 import threading
-import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -44,12 +45,38 @@ def test_one_plane_a_process_and_a_stopped_one_leaves_nothing(host, identity, im
         assert IsolatedClients(identity, second.url).of("ssm").describe_parameters()["Parameters"] == []
 
 
-def test_it_listens_on_loopback_and_lets_no_page_in(plane) -> None:
+def ask(url: str, form: bytes | None = None, **headers: str) -> tuple[int, str, str | None]:
+    to = urlsplit(url)
+    connection = http.client.HTTPConnection(to.netloc, timeout=30)
+    connection.request("GET" if form is None else "POST", f"{to.path}?{to.query}", form, headers)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body, answer.headers.get("Access-Control-Allow-Origin")
+
+
+def test_it_listens_on_loopback_and_lets_no_page_in(plane, client) -> None:
     assert plane.url.startswith("http://127.0.0.1:")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    opener.addheaders = [("Origin", "http://evil.example")]
-    with opener.open(plane.url + "/", timeout=10) as answer:
-        assert "Access-Control-Allow-Origin" not in answer.headers
+    # What a page can make a browser send to another site: a form, without the header that says who asks.
+    form = b"Action=CreateStack&StackName=evil&TemplateBody=%7B%22Resources%22%3A%7B%7D%7D"
+    status, body, shared = ask(plane.url + "/", form, Origin="http://evil.example")
+    assert (status, shared) == (403, None)
+    assert "MissingAuthenticationToken" in body
+    assert ask(plane.url + "/?X-Amz-Credential=AKIAEVIL/20260101/us-east-1/cloudformation/aws4_request", form)[0] == 403
+    # And what one can that has made its own name point here.
+    status, body, _ = ask(plane.url + "/", form, Host="evil.example:80", Authorization="AWS4-HMAC-SHA256 x")
+    assert (status, "not evil.example" in body) == (403, True)
+    status, _, shared = ask(plane.url + "/moto-api/reset", b"", Origin="http://evil.example")
+    assert (status, shared) == (403, None)
+    assert client("cloudformation").describe_stacks()["Stacks"] == []
+
+
+def test_a_presigned_url_of_this_clouds_key_needs_no_header(plane, client) -> None:
+    s3 = client("s3")
+    s3.create_bucket(Bucket="weights")
+    s3.put_object(Bucket="weights", Key="a", Body=b"content")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "weights", "Key": "a"})
+    assert ask(url)[:2] == (200, "content")
 
 
 def test_a_client_that_stalls_holds_up_nobody(plane, client) -> None:
@@ -258,6 +285,13 @@ def test_scaling_metric_filter_and_topic_are_made_and_gone_with_their_stack(clie
             },
         },
         "Topic": {"Type": "AWS::SNS::Topic"},
+        "TopicPolicy": {
+            "Type": "AWS::SNS::TopicPolicy",
+            "Properties": {
+                "Topics": [{"Ref": "Topic"}],
+                "PolicyDocument": {"Version": "2012-10-17", "Statement": []},
+            },
+        },
         "Subscription": {
             "Type": "AWS::SNS::Subscription",
             "Properties": {"TopicArn": {"Ref": "Topic"}, "Protocol": "email", "Endpoint": "a@example.com"},
