@@ -66,7 +66,7 @@ async def test_vllm_closing_is_told(stage: Stage) -> None:
 
 async def test_stopped_vllm_is_found_by_ping_and_by_its_sessions(stage: Stage) -> None:
     """SIGSTOP: it still accepts TCP connections and answers nothing."""
-    vllm, bridge = stage.vllm(), stage.bridge(BRIDGE_KEEPALIVE="0.7")
+    vllm, bridge = stage.vllm(), stage.bridge(BRIDGE_KEEPALIVE="0.7", BRIDGE_CLOSE_TIMEOUT="0.3")
     async with client(bridge) as ear:
         await say(ear, UPDATE, COMMIT, APPEND)
         await hear_until(ear, "transcription.delta")
@@ -158,7 +158,9 @@ async def test_idle_client_is_finished_and_told(stage: Stage) -> None:
     assert [event["type"] for event in events[-2:]] == ["transcription.done", "error"]
     assert events[-1]["code"] == "idle_timeout"
     assert (ear.close_code, ear.close_reason) == (1008, "idle_timeout")
-    assert vllm.notes()[-1] == {"event": "closed", "code": 1000}
+    assert await eventually(lambda: vllm.notes("closed"), "vLLM's side is closed") == [
+        {"event": "closed", "code": 1000}
+    ]
 
 
 async def test_one_session_too_many_is_told_at_once(stage: Stage) -> None:
@@ -205,7 +207,7 @@ async def test_the_length_counts_for_each_utterance(stage: Stage) -> None:
 
 async def test_client_that_reads_nothing_is_given_up(stage: Stage) -> None:
     vllm = stage.vllm()
-    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="0.6", BRIDGE_DRAIN_TIMEOUT="0.5", BRIDGE_CLOSE_TIMEOUT="0.5")
+    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="0.6", BRIDGE_DRAIN_TIMEOUT="0.3", BRIDGE_CLOSE_TIMEOUT="0.2")
     async with client(bridge, "/v1/realtime?flood=400", max_queue=1) as ear:
         await say(ear, COMMIT)
         [closed] = await eventually(lambda: bridge.log("session_closed"), "the session is closed")

@@ -81,7 +81,7 @@ def stand_in_base(root: Path) -> None:
     """Lay out a file system with what the bridge finds in vLLM's image, and nothing else."""
     python = Path(sys.executable).resolve()
     library = Path(sysconfig.get_path("stdlib"))
-    without = shutil.ignore_patterns("test", "tests", "site-packages", "__pycache__", "idlelib", "ensurepip", "*.a")
+    without = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "ensurepip", "*.opt-?.pyc", "*.a")
     shutil.copytree(library, root / str(library).lstrip("/"), ignore=without)
     site = root / "opt/packages"
     for package in (websockets, h11):

@@ -190,7 +190,7 @@ async def test_slow_reader_slows_the_engine_and_gets_everything(stage: Stage) ->
 async def test_slow_engine_slows_the_client(stage: Stage) -> None:
     """And one that reads nothing at all is given up, with the client told."""
     stage.vllm()
-    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="1.5", BRIDGE_CLOSE_TIMEOUT="0.5")
+    bridge = stage.bridge(BRIDGE_STALL_TIMEOUT="1.2", BRIDGE_CLOSE_TIMEOUT="0.2")
     async with client(bridge, "/v1/realtime?deaf=1") as ear:
         await hear(ear)
         before, sent = memory_kb(bridge.popen.pid), 0
@@ -256,7 +256,7 @@ async def test_many_sessions_leave_nothing_behind(stage: Stage) -> None:
 async def test_stopped_bridge_lets_a_generation_finish(stage: Stage) -> None:
     stage.vllm()
     bridge = stage.bridge()
-    async with client(bridge, "/v1/realtime?tail=1") as ear, client(bridge) as idle:
+    async with client(bridge, "/v1/realtime?tail=0.5") as ear, client(bridge) as idle:
         await hear(idle)
         await say(ear, UPDATE, COMMIT, APPEND, FINAL)
         await hear_until(ear, "transcription.delta")

@@ -47,7 +47,7 @@ def assert_nothing_left(pids: dict[str, int]) -> None:
 
 async def test_container_serves_and_stops_in_order(stage: Stage) -> None:
     container = stage.entrypoint("serve", SM_VLLM_MAX_MODEL_LEN="45000", SM_VLLM_ENFORCE_EAGER="true")
-    async with client(container, "/v1/realtime?tail=1") as ear:
+    async with client(container, "/v1/realtime?tail=0.5") as ear:
         await say(ear, UPDATE, COMMIT, APPEND, FINAL)
         await hear_until(ear, "transcription.delta")
         container.signal(signal.SIGTERM)
