@@ -21,6 +21,9 @@ from voice_local.isolation import leading_elsewhere
 RECORDINGS = Path("tests/recordings")
 RECORDING = "sense_and_sensibility_01_austen_64kb-0870.wav"
 
+PLAIN_WIDTH = 160
+"""Columns, where the output is no terminal."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
@@ -33,8 +36,9 @@ def main(
 ) -> None:
     """Deploy both voices to a local cloud, stream real speech through them, and take everything down again."""
     options = _options(stage, build_dir.resolve(), keep)
-    display = Display(Console(highlight=False))
-    console = display.console
+    # A file or a pipe has no width to wrap at.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    display = Display(console)
     console.print(
         "[bold]sagemaker-voice[/bold]: the whole job on this machine, with no AWS account, GPU or Docker\n",
         soft_wrap=True,

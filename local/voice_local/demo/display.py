@@ -78,9 +78,13 @@ class Display:
 
     def details(self, rows: Mapping[str, str]) -> None:
         """Show named details of the step above."""
-        width = max(8, *map(len, rows))
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=4)
+        table.add_column(style="dim", no_wrap=True, min_width=8)
+        table.add_column()
         for name, text in rows.items():
-            self.console.print(f"      [dim]{escape(name):<{width}}[/dim]  {escape(text)}", soft_wrap=True)
+            table.add_row("", escape(name), escape(text))
+        self.console.print(table, highlight=False)
 
     def figures(self, rows: list[tuple[str, str, str]]) -> None:
         """Show a table of (measure, value, meaning)."""
@@ -90,4 +94,4 @@ class Display:
         table.add_column(style="dim", no_wrap=True)
         for row in rows:
             table.add_row(*row)
-        self.console.print(table, soft_wrap=True)
+        self.console.print(table)
