@@ -121,7 +121,7 @@ class _Recorded:
 
 def _sounddevice() -> Any:
     try:
-        import sounddevice  # type: ignore[import-not-found]  # noqa: PLC0415  # an extra
+        import sounddevice  # noqa: PLC0415  # an extra
     except ImportError as error:
         raise BadInputError("recording needs the Python package sounddevice", advice=_MISSING) from error
     except OSError as error:  # the package is there, the library it stands on is not
