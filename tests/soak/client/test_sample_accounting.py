@@ -106,7 +106,9 @@ async def hear(transport: VoiceTransport, pcm: bytes, settings: TranscriberSetti
     async def opener() -> CountingStream:
         return CountingStream(await transport.open_stream(None), on_audio)
 
-    retry = Retry(first_wait=0.01, longest_wait=0.1)
+    # Unpaced, a whole turn goes up before its first word is back, so cuts in a row show no progress in between: the
+    # budget is another test's (tests/client/session/test_long_sessions.py).
+    retry = Retry(attempts=CUTS, first_wait=0.01, longest_wait=0.1)
     events: list[Any] = []
     async with transport, Transcriber(opener, model=MODEL, settings=settings, retry=retry) as ear:
         async with asyncio.timeout(180):
