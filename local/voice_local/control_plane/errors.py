@@ -26,3 +26,7 @@ class ResourceError(ControlPlaneError):
         """`left` is the StackResource that exists although its creation failed, for the roll-back to delete."""
         super().__init__(reason)
         self.left = left
+
+
+class StateError(ControlPlaneError):
+    """A saved state cannot be used; the message names the file and says what to do."""

@@ -7,25 +7,20 @@ middle of a deployment starts again as it was before it.
 """
 
 import fcntl
-import importlib
 import importlib.metadata
 import io
 import json
 import logging
 import os
-import pickle
 import threading
-import weakref
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from moto.core.base_backend import BackendDict, BaseBackend
+from moto.core.base_backend import BackendDict
 
-from voice_local.control_plane.errors import ControlPlaneError
+from voice_local.control_plane.errors import StateError
+from voice_local.control_plane.state_pickling import UNPICKLABLE, Reader, backend_key, backend_of, pickled, put_back
 from voice_local.identity import LocalIdentity
 
 _log = logging.getLogger(__name__)
@@ -33,31 +28,6 @@ _log = logging.getLogger(__name__)
 _FORMAT = 1
 _FILE = "state"
 _LOCK = "lock"
-
-_READ_PACKAGES = ("moto.", "voice_local.control_plane.")
-_READ_CLASSES = frozenset(
-    {
-        # As factories of defaults: types of values.
-        *(("builtins", name) for name in ("bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple")),
-        *(("builtins", name) for name in ("bytearray", "complex", "frozenset", "object", "range")),
-        ("collections", "OrderedDict"),
-        ("collections", "defaultdict"),
-        ("collections", "deque"),
-        ("copyreg", "_reconstructor"),
-        ("datetime", "date"),
-        ("datetime", "datetime"),
-        ("datetime", "timedelta"),
-        ("datetime", "timezone"),
-        ("decimal", "Decimal"),
-        ("functools", "partial"),
-        ("re", "_compile"),
-        ("uuid", "UUID"),
-    }
-)
-
-
-class StateError(ControlPlaneError):
-    """A saved state cannot be used; the message names the file and says what to do."""
 
 
 class StateInUseError(StateError):
@@ -126,9 +96,9 @@ class SavedState:
             raise StateError(f"The state in {self.file} cannot be read: {error}") from error
         self._check(header)
         try:
-            loaded = _Reader(io.BytesIO(content)).load()
+            loaded = Reader(io.BytesIO(content)).load()
             for (service, account, region), attributes in loaded.items():
-                _put_back(_backend(service, account, region), attributes)
+                put_back(backend_of(service, account, region), attributes)
         except StateError:
             raise
         except Exception as error:
@@ -147,16 +117,16 @@ class SavedState:
         """
         in_use: list[Any] = list(vars(BackendDict)["_instances"])
         kept = {
-            _key(backend): vars(backend)
+            backend_key(backend): vars(backend)
             for services in in_use
             for accounts in list(services.values())
             for backend in list(accounts.values())
-            if _key(backend)[0] not in self._left_out
+            if backend_key(backend)[0] not in self._left_out
         }
         try:
-            content = _pickled(kept)
-        except _UNPICKLABLE:
-            content = _pickled(self._without_the_impossible(kept))
+            content = pickled(kept)
+        except UNPICKLABLE:
+            content = pickled(self._without_the_impossible(kept))
         if content == self._saved:
             return
         draft = self.file.with_suffix(".draft")
@@ -176,8 +146,8 @@ class SavedState:
         """Leave out the services that moto keeps in a way that cannot be saved, from now on, and say so once."""
         for key, attributes in kept.items():
             try:
-                _pickled({key: attributes})
-            except _UNPICKLABLE as error:
+                pickled({key: attributes})
+            except UNPICKLABLE as error:
                 _log.warning("What %s holds cannot be saved and will be gone after a restart: %s", key[0], error)
                 self._left_out.add(key[0])
         return {key: attributes for key, attributes in kept.items() if key[0] not in self._left_out}
@@ -252,112 +222,3 @@ class StateSaver:
             except StateError as error:
                 _log.error("%s", error)
             return True
-
-
-def _key(backend: BaseBackend) -> tuple[str, str, str]:
-    # moto.{service}.models, or a module below it
-    return type(backend).__module__.split(".")[1], backend.account_id, backend.region_name
-
-
-_UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError, RecursionError, StateError)
-
-
-def _pickled(kept: dict[tuple[str, str, str], Any]) -> bytes:
-    buffer = io.BytesIO()
-    _Writer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(kept)
-    content = buffer.getvalue()
-    # What cannot be read again is found now, not by the next cloud.
-    _Rehearsal(io.BytesIO(content)).load()
-    return content
-
-
-def _backend(service: str, account: str, region: str) -> BaseBackend:
-    module = importlib.import_module(f"moto.{service}.models")
-    for name, value in vars(module).items():
-        if isinstance(value, BackendDict) and name.endswith("backends") and _is_of(value, service):
-            backend: BaseBackend = value[account][region]
-            return backend
-    raise StateError(f"This version of moto has no service {service}.")
-
-
-def _is_of(backends: Any, service: str) -> bool:
-    return str(backends.backend.__module__).split(".")[1] == service
-
-
-class _Writer(pickle.Pickler):
-    """Backends stand for themselves: the ones of the next process take their place."""
-
-    def persistent_id(self, obj: Any) -> Any:
-        """Return what a backend is found by."""
-        return _key(obj) if isinstance(obj, BaseBackend) else None
-
-    def reducer_override(self, obj: Any) -> Any:
-        """Say how to make again what moto keeps and pickle does not know."""
-        if isinstance(obj, _LOCKS):
-            return _fresh_lock, ()
-        if isinstance(obj, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):  # of KMS keys
-            pem = obj.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            return _private_key, (pem,)
-        if isinstance(obj, weakref.WeakValueDictionary):
-            return _weak_values, (), None, None, iter(list(obj.items()))
-        if isinstance(obj, defaultdict) and type(obj) is not defaultdict:
-            return _without_init, (type(obj),), vars(obj) or None, None, iter(list(dict.items(obj)))
-        if isinstance(obj, defaultdict) and "<locals>" in getattr(obj.default_factory, "__qualname__", ""):
-            return _without_default, (), None, None, iter(list(obj.items()))
-        return NotImplemented
-
-
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
-
-
-def _fresh_lock() -> Any:
-    return threading.RLock()
-
-
-def _private_key(pem: bytes) -> Any:
-    return load_pem_private_key(pem, None)
-
-
-def _weak_values() -> "weakref.WeakValueDictionary[Any, Any]":
-    return weakref.WeakValueDictionary()
-
-
-def _without_init(kind: Any) -> Any:
-    # Its own constructor takes other arguments than a defaultdict's; `_put_back` gives it its factory.
-    return kind.__new__(kind)
-
-
-def _without_default() -> "defaultdict[Any, Any]":
-    # `_put_back` gives it the factory that moto made the backend's attribute with.
-    return defaultdict(None)
-
-
-def _put_back(backend: BaseBackend, attributes: dict[str, Any]) -> None:
-    """Give a fresh backend the attributes that were saved."""
-    fresh = vars(backend)
-    for name, value in attributes.items():
-        if isinstance(value, defaultdict) and isinstance(made := fresh.get(name), defaultdict):
-            value.default_factory = made.default_factory
-        fresh[name] = value
-
-
-class _Reader(pickle.Unpickler):
-    """Reads classes of moto, of this package and plain containers, and nothing else."""
-
-    def persistent_load(self, pid: Any) -> Any:
-        """Return the backend of this process."""
-        return _backend(*pid)
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return a class that a saved state may hold."""
-        if (module, name) in _READ_CLASSES or (module + ".").startswith(_READ_PACKAGES):
-            return super().find_class(module, name)
-        raise StateError(f"A saved state holds no {module}.{name}: this file was not written by a local cloud.")
-
-
-class _Rehearsal(_Reader):
-    """Reads a state without touching the backends."""
-
-    def persistent_load(self, pid: Any) -> Any:
-        """Return what the backend is found by."""
-        return pid

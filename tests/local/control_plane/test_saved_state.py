@@ -11,7 +11,8 @@ import pytest
 
 from tests.local.control_plane.conftest import PingHost, voice_template, wait_for_stack
 from voice_local.control_plane import ControlPlane, ControlPlaneSettings
-from voice_local.control_plane.saved_state import SavedState, StateError, StateInUseError
+from voice_local.control_plane.errors import StateError
+from voice_local.control_plane.saved_state import SavedState, StateInUseError
 from voice_local.identity import LocalIdentity
 from voice_local.isolation import IsolatedClients
 
@@ -139,6 +140,11 @@ class Malicious:
         (lambda: HEADER.replace(b"%s", b"4.0") + pickle.dumps({}), "moto 4.0 there"),
         (lambda: header() + b"\x80\x05broken", "is damaged"),
         (lambda: header() + pickle.dumps(Malicious()), "holds no posix.system"),
+        # The same by way of a module that may be read.
+        (
+            lambda: header() + b"\x80\x04\x8c\x0emoto.s3.models\x8c\x09os.system\x93\x8c\x04true\x85R.",
+            "holds no moto.s3.models.os.system",
+        ),
     ],
 )
 def test_a_file_that_is_no_usable_state_is_refused_and_kept(identity, folder, host, *, content, message) -> None:
