@@ -1,9 +1,12 @@
-"""A sentence nobody has prepared for: the voice speaks it and the ear reads it back."""
+"""A sentence nobody has prepared for: the voice speaks it and the ear reads it back.
+
+No numbers and no words of two spellings: a transcript may write them either way.
+"""
 
 import random
 
 _OPENINGS = ("Good morning", "Hello there", "Good evening", "Welcome back", "Thank you for waiting")
-_PEOPLE = ("the captain", "my sister", "our teacher", "the old doctor", "your neighbour", "the young painter")
+_PEOPLE = ("the captain", "my sister", "our teacher", "the old doctor", "your cousin", "the young painter")
 _VERBS = ("found", "repaired", "borrowed", "carried", "painted", "remembered")
 _THINGS = (
     "a wooden table",

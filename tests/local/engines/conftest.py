@@ -40,7 +40,7 @@ def sentence() -> str:
         f"The {chance.choice(['old', 'young', 'tired', 'happy'])} "
         f"{chance.choice(['farmer', 'teacher', 'doctor', 'sailor'])} "
         f"{chance.choice(['bought', 'carried', 'painted', 'counted'])} "
-        f"{chance.choice(['three', 'seven', 'eleven', 'twenty'])} "
+        f"{chance.choice(['many', 'several', 'some', 'these'])} "
         f"{chance.choice(['green', 'yellow', 'heavy', 'broken'])} "
         f"{chance.choice(['bottles', 'baskets', 'windows', 'candles'])} "
         f"near the {chance.choice(['river', 'market', 'station', 'garden'])} "
