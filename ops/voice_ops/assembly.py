@@ -105,7 +105,7 @@ def synthesize(stage: str, overrides: Mapping[str, str], directory: Path, *, sca
         "CDK_CONTEXT_JSON": json.dumps({**read_context(PROJECT / "cdk.json"), **overrides, "stage": stage}),
         "CDK_OUTDIR": str(directory),
         # The version of Node is none of a review's business; set-up checks it.
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
         "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
     }
