@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.deployed_cloud import RECORDINGS, VOICE, DeployedCloud
-from voice_local.demo.sentence import spoken_sentence
+from voice_local.demo.sentence import spoken_sentences
 from voice_local.word_error_rate import word_error_rate
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -41,7 +41,7 @@ def test_human_speech_comes_back_as_text(cloud: DeployedCloud) -> None:
 
 
 def test_text_comes_back_as_speech_that_can_be_read_back(cloud: DeployedCloud, tmp_path: Path) -> None:
-    sentence = spoken_sentence()
+    sentence = spoken_sentences()
     target = tmp_path / "said.wav"
 
     done = cloud.voice("speak", sentence, "-o", target, "--json")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import DeployedStage
-from voice_local.demo.sentence import spoken_sentence
+from voice_local.demo.sentence import spoken_sentences
 from voice_local.word_error_rate import word_error_rate
 
 pytestmark = pytest.mark.timeout(400)
@@ -31,7 +31,7 @@ def test_the_endpoint_is_in_service_on_the_config_its_stack_made(deployed: Deplo
 
 
 def test_the_voice_speaks_and_the_ear_reads_it_back(deployed: DeployedStage) -> None:
-    sentence = spoken_sentence()
+    sentence = spoken_sentences()
 
     said = deployed.voice("speak", sentence, "-o", VALIDATION_OUTPUT)
 

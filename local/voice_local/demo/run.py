@@ -13,7 +13,7 @@ from voice_local.demo.cloud_process import CloudProcess
 from voice_local.demo.display import Display, Step
 from voice_local.demo.errors import DemoError
 from voice_local.demo.report import DemoReport
-from voice_local.demo.sentence import spoken_sentence
+from voice_local.demo.sentence import spoken_sentences
 from voice_local.demo.voice_command import VoiceCommand
 from voice_local.deployment import DeploymentError, StageDeployment
 from voice_local.leftovers import Inventory, Resource
@@ -108,7 +108,7 @@ class Demo:
         return heard
 
     def _speak(self, voice: VoiceCommand) -> tuple[str, dict[str, Any]]:
-        sentence = spoken_sentence()
+        sentence = spoken_sentences()
         with self._display.step("voice speak") as step:
             said = voice.result("speak", sentence, "-o", str(self._spoken), "--stage", self._options.stage, show=False)
             step.outcome = f"{self._spoken}, {said['metrics']['seconds']:.1f} s"

