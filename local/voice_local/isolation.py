@@ -61,6 +61,12 @@ def leading_elsewhere(environment: Mapping[str, str]) -> list[str]:
     )
 
 
+def without_ways_elsewhere(base: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables that could lead to another account, endpoint or proxy."""
+    dropped = set(leading_elsewhere(base))
+    return {name: value for name, value in base.items() if name not in dropped}
+
+
 def connection_variables(
     *,
     identity: LocalIdentity,
@@ -132,8 +138,7 @@ def isolated_environment(
 
     It is `base`, usually `os.environ`, without what could lead elsewhere, and with `connection_variables`.
     """
-    dropped = set(leading_elsewhere(base))
-    return {name: value for name, value in base.items() if name not in dropped} | connection_variables(
+    return without_ways_elsewhere(base) | connection_variables(
         identity=identity,
         control_plane_url=control_plane_url,
         data_plane_url=data_plane_url,

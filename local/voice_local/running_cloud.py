@@ -12,7 +12,7 @@ import psutil
 from pydantic import BaseModel, ValidationError
 
 from voice_local.identity import LocalIdentity
-from voice_local.isolation import connection_variables, leading_elsewhere
+from voice_local.isolation import connection_variables, without_ways_elsewhere
 
 
 class CloudEndpoints(BaseModel):
@@ -58,8 +58,7 @@ class CloudDescription(BaseModel):
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return `base` without whatever could lead elsewhere, and with `variables()`."""
-        elsewhere = set(leading_elsewhere(base))
-        return {name: value for name, value in base.items() if name not in elsewhere} | self.variables()
+        return without_ways_elsewhere(base) | self.variables()
 
 
 class RunningCloud(BaseModel):

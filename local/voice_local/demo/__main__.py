@@ -16,7 +16,7 @@ from voice_local.demo.display import Display
 from voice_local.demo.errors import DemoError
 from voice_local.demo.report import DemoReport
 from voice_local.demo.run import Demo, DemoOptions
-from voice_local.isolation import leading_elsewhere
+from voice_local.isolation import without_ways_elsewhere
 
 RECORDINGS = Path("tests/recordings")
 RECORDING = "sense_and_sensibility_01_austen_64kb-0870.wav"
@@ -80,12 +80,11 @@ def _options(stage: str, build_dir: Path, keep: bool) -> DemoOptions:
 
 
 def _cloud_process(options: DemoOptions) -> CloudProcess:
-    elsewhere = set(leading_elsewhere(os.environ))
     return CloudProcess(
         options.voice,
         run_dir=options.build_dir / "cloud",
         log=options.build_dir / "cloud.log",
-        environment={name: value for name, value in os.environ.items() if name not in elsewhere},
+        environment=without_ways_elsewhere(os.environ),
         keep=options.keep,
     )
 
