@@ -66,7 +66,9 @@ UV_LOCK := $(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --g
 
 lock: setup ## Renew the hash-locked requirement sets after a change of pyproject.toml or requirements/*.in
 	$(UV_LOCK) --extra cdk --extra local --extra engines-gpl --extra ui --extra bench --group dev pyproject.toml -o requirements/dev.txt
-	for set in bootstrap checkov sdk-0.4 sdk-0.9; do $(UV_LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	# The two are installed together, so they agree.
+	$(UV_LOCK) -c requirements/dev.txt requirements/bootstrap.in -o requirements/bootstrap.txt
+	for set in checkov sdk-0.4 sdk-0.9; do $(UV_LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 
 clean: ## Remove what set-up, synthesis and runs made
 	rm -rf .venv node_modules build cdk.out .pytest_cache .mypy_cache .ruff_cache
