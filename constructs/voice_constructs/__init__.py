@@ -16,7 +16,7 @@
 | `serving_image` | `ServingImage`: the container, its CUDA version and the right to pull it | yes |
 | `model_weights` | `ModelWeights`: the Hugging Face hub, an S3 prefix, staged weights | yes |
 | `instance_pools` | `InstancePools`: instance types in order of preference | no |
-| `instance_prices` | what instances cost: a dated table | no |
+| `prices` | what the stacks cost: the one dated table | no |
 | `accelerators` | the GPUs behind the instance types | no |
 | `inference_ami` | CUDA versions and the inference AMI each of them needs | no |
 | `errors` | what is raised for a bad property | no |

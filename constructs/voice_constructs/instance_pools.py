@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from voice_constructs.accelerators import Accelerator, accelerator_of
 from voice_constructs.errors import InvalidPropertiesError, UnknownInstanceTypeError
-from voice_constructs.instance_prices import HourlyPriceRange, hourly_price_range
+from voice_constructs.prices import HourlyPriceRange, hourly_price_range
 
 DEFAULT_INSTANCE_TYPES = ("ml.g6.xlarge", "ml.g6e.xlarge", "ml.g5.xlarge", "ml.g4dn.xlarge")
 """Cheapest proven fit first; each next one is another capacity pool to fall back to."""
@@ -66,7 +66,7 @@ class InstancePools:
 
     @property
     def hourly_price_range(self) -> HourlyPriceRange:
-        """What one instance costs, in US dollars an hour: estimates, see `instance_prices`."""
+        """What one instance costs, in US dollars an hour: estimates, see `prices`."""
         return hourly_price_range(self.instance_types)
 
 

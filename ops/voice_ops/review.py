@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stacks.settings import SettingsError, StageSettings, load_settings, read_context
-from voice_constructs.instance_prices import PRICES_AS_OF, PRICES_SOURCE
 from voice_ops.assembly import PROJECT, Assembly, SynthesizedStack, synthesize
 from voice_ops.errors import OpsError
 from voice_ops.findings import Finding, Verdict, judge
+from voice_ops.prices import ESTIMATE, money
 from voice_ops.readable import public_access, statements, text
 from voice_ops.running_cost import StageCost, stage_cost
 from voice_ops.scanners import CDK_NAG, CFN_LINT, CHECKOV, cdk_nag_findings, cfn_lint_findings, checkov_findings
@@ -83,26 +83,22 @@ def _created(stack: SynthesizedStack) -> Iterator[str]:
 
 
 def _costs(cost: StageCost) -> Iterator[str]:
-    yield f"What it costs, US dollars; {PRICES_SOURCE}, {PRICES_AS_OF}; AWS's pricing page has the last word"
+    yield f"What it costs, US dollars; {ESTIMATE}"
     for endpoint in cost.endpoints:
         least, most = endpoint.instances
         instances = f"{least}" if least == most else f"{least}-{most}"
         unknown = f"  (no price known for {', '.join(endpoint.unknown)})" if endpoint.unknown else ""
         yield (
-            f"  {endpoint.endpoint}: {instances} instances, {_money(endpoint.cheapest)} to "
-            f"{_money(endpoint.dearest)} an hour{unknown}"
+            f"  {endpoint.endpoint}: {instances} instances, {money(endpoint.cheapest)} to "
+            f"{money(endpoint.dearest)} an hour{unknown}"
         )
     (low, high), (low_month, high_month) = cost.per_hour, cost.per_month
     if not cost.endpoints:
         yield "  no endpoint, so nothing by the hour"
-    yield f"  keys, alarms, metrics, dashboards, VPC endpoints: {_money(cost.standing)} a month"
-    yield f"  best pool entry:  {_money(low)} an hour, {_money(low_month)} a month"
-    yield f"  worst pool entry: {_money(high)} an hour, {_money(high_month)} a month"
+    yield f"  keys, alarms, metrics, dashboards, VPC endpoints: {money(cost.standing)} a month"
+    yield f"  best pool entry:  {money(low)} an hour, {money(low_month)} a month"
+    yield f"  worst pool entry: {money(high)} an hour, {money(high_month)} a month"
     yield "  besides: images in ECR, log lines, data transfer; twice the instances while a guarded update runs"
-
-
-def _money(amount: float | None) -> str:
-    return "unknown" if amount is None else f"{amount:,.2f}"
 
 
 def _findings(findings: Sequence[Finding], verdict: Verdict, scanners: Sequence[str]) -> Iterator[str]:

@@ -3,39 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacks.endpoint_settings import EndpointSettings
 from stacks.settings import StageSettings
-from voice_constructs.instance_prices import HOURS_PER_MONTH, hourly_price_range
+from voice_constructs.prices import (
+    HOURS_PER_MONTH,
+    USD_PER_HOUR_OF_AN_INTERFACE_ENDPOINT,
+    USD_PER_MONTH,
+    USD_PER_MONTH_OF_A_METRIC,
+)
 from voice_ops.assembly import SynthesizedStack
-
-# List prices in us-east-1, US dollars a month; each is beyond the free tier.
-USD_PER_MONTH = {
-    "AWS::CloudWatch::Alarm": 0.10,
-    "AWS::CloudWatch::Dashboard": 3.00,
-    "AWS::KMS::Key": 1.00,
-}
-USD_PER_MONTH_OF_A_METRIC = 0.30
-USD_PER_HOUR_OF_AN_INTERFACE_ENDPOINT = 0.01
-"""In each availability zone."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointCost:
-    """What one endpoint costs, in US dollars an hour.
-
-    Attributes:
-        endpoint: its name.
-        instances: least and most of them, scaling considered.
-        cheapest: least instances of the cheapest type with a known price; None when none is known.
-        dearest: most instances of the dearest type with a known price; None when none is known.
-        unknown: types without a price in the table: either figure may be wrong because of them.
-    """
-
-    endpoint: str
-    instances: tuple[int, int]
-    cheapest: float | None
-    dearest: float | None
-    unknown: tuple[str, ...]
+from voice_ops.prices import EndpointCost, endpoint_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +44,6 @@ class StageCost:
 
 def stage_cost(settings: StageSettings, stacks: Sequence[SynthesizedStack]) -> StageCost:
     """Add up what a stage costs, by its settings and what its templates hold."""
-    endpoints = (
-        ()
-        if settings.paused
-        else (
-            _endpoint_cost(settings.endpoint_name("stt"), settings.stt),
-            _endpoint_cost(settings.endpoint_name("tts"), settings.tts),
-        )
-    )
     standing = 0.0
     metrics = set()
     for stack in stacks:
@@ -87,21 +55,7 @@ def stage_cost(settings: StageSettings, stacks: Sequence[SynthesizedStack]) -> S
             if properties.get("VpcEndpointType") == "Interface":
                 zones = len(properties["SubnetIds"])
                 standing += zones * USD_PER_HOUR_OF_AN_INTERFACE_ENDPOINT * HOURS_PER_MONTH
-    return StageCost(endpoints, standing + len(metrics) * USD_PER_MONTH_OF_A_METRIC)
-
-
-def _endpoint_cost(name: str, settings: EndpointSettings) -> EndpointCost:
-    price = hourly_price_range(settings.instance_types)
-    scaling = settings.scaling
-    least = settings.certain_instance_count
-    most = scaling.max_instances if scaling.enabled else settings.instance_count
-    return EndpointCost(
-        endpoint=name,
-        instances=(least, most),
-        cheapest=None if price.cheapest is None else price.cheapest * least,
-        dearest=None if price.dearest is None else price.dearest * most,
-        unknown=price.unknown,
-    )
+    return StageCost(endpoint_costs(settings), standing + len(metrics) * USD_PER_MONTH_OF_A_METRIC)
 
 
 def _sum(prices: Sequence[float | None]) -> float | None:

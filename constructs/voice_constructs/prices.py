@@ -1,10 +1,17 @@
-"""What SageMaker's GPU instances cost: a dated table of estimates. AWS's pricing page has the last word."""
+"""What AWS charges for what the stacks hold: the one dated table of estimates. AWS's pricing page has the last word.
+
+Read by reviews (`voice_ops.review`), by `voice doctor` and by `voice status`. To renew it: look every figure up on
+AWS's pricing pages, change the figures and the lines that say when and where, here and nowhere else.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 PRICES_AS_OF = "November 2026"
 PRICES_SOURCE = "third-party figures of SageMaker's on-demand hosting prices in us-east-1"
+PRICES_REGION = "us-east-1"
+"""Other regions cost other amounts, most of them more."""
+
 HOURS_PER_MONTH = 730
 """The average month of AWS's own calculators."""
 
@@ -17,6 +24,25 @@ USD_PER_HOUR: dict[str, float] = {
     "ml.g4dn.xlarge": 0.736,
 }
 """On-demand price of one instance, US dollars an hour, in us-east-1."""
+
+# List prices in us-east-1, each beyond the free tier.
+USD_PER_MONTH: dict[str, float] = {
+    "AWS::CloudWatch::Alarm": 0.10,
+    "AWS::CloudWatch::Dashboard": 3.00,
+    "AWS::KMS::Key": 1.00,
+    "AWS::SecretsManager::Secret": 0.40,
+}
+"""What one resource costs, US dollars a month, by its CloudFormation type."""
+USD_PER_MONTH_OF_A_METRIC = 0.30
+"""One custom metric."""
+USD_PER_HOUR_OF_AN_INTERFACE_ENDPOINT = 0.01
+"""In each availability zone."""
+USD_PER_GB_MONTH_IN_S3 = 0.023
+"""S3 Standard, the first 50 TB: what staged weights cost."""
+USD_PER_GB_MONTH_IN_ECR = 0.10
+"""Container images."""
+USD_PER_MINUTE_OF_A_BUILD = 0.005
+"""CodeBuild, Linux, general1.small: what staging weights once costs."""
 
 
 @dataclass(frozen=True, slots=True)
