@@ -1,0 +1,132 @@
+"""A small hub on loopback: the listing, files behind a redirect to another origin, ranges, and faults on demand."""
+
+import hashlib
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+LARGE = 1_000_000
+"""Files from this size on are large ones, as LFS has them: known by their SHA-256, not by git's checksum."""
+
+
+@dataclass
+class Faults:
+    """What goes wrong, by path of a file."""
+
+    cut_after: dict[str, list[int]] = field(default_factory=dict)
+    """The next answers end after so many bytes, though more was announced."""
+    corrupt: Counter[str] = field(default_factory=Counter)
+    """So many of the next complete answers hold a wrong byte."""
+    unavailable: Counter[str] = field(default_factory=Counter)
+    """So many of the next answers are 503."""
+    no_ranges: bool = False
+    """Every answer is the whole file."""
+
+
+class HubServer:
+    """One model at one commit, on two ports: the hub, and the storage that it redirects to."""
+
+    def __init__(self, model: str, files: Mapping[str, bytes], *, token: str | None = None) -> None:
+        self.model = model
+        self.files = dict(files)
+        self.commit = _sha1(repr(sorted(files)).encode())
+        self.token = token
+        self.faults = Faults()
+        self.asked: list[tuple[str, str]] = []
+        """(path of the file, the range that was asked for), of every request that reached the storage."""
+        self.tokens_at_storage: list[str] = []
+        self._hub = _serve(self._answer_hub)
+        self._storage = _serve(self._answer_storage)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._hub.server_port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for server in (self._hub, self._storage):
+            server.shutdown()
+            server.server_close()
+
+    def _answer_hub(self, request: BaseHTTPRequestHandler) -> None:
+        if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
+            _send(request, 401, b"gated")
+        elif re.fullmatch(rf"/api/models/{self.model}/revision/(main|{self.commit})\?blobs=true", request.path):
+            _send(request, 200, json.dumps(self._listing()).encode())
+        elif request.path.startswith(root := f"/{self.model}/resolve/{self.commit}/"):
+            request.send_response(302)
+            request.send_header("Location", f"http://127.0.0.1:{self._storage.server_port}/{request.path[len(root) :]}")
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+        else:
+            _send(request, 404, b"not found")
+
+    def _listing(self) -> dict[str, Any]:
+        siblings = []
+        for path, content in self.files.items():
+            entry: dict[str, Any] = {"rfilename": path, "size": len(content)}
+            if len(content) >= LARGE:
+                entry["blobId"] = _sha1(f"pointer to {path}".encode())
+                entry["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+            else:
+                entry["blobId"] = _sha1(b"blob %d\0" % len(content) + content)
+            siblings.append(entry)
+        return {"id": self.model, "sha": self.commit, "gated": self.token is not None, "siblings": siblings}
+
+    def _answer_storage(self, request: BaseHTTPRequestHandler) -> None:
+        path = unquote(request.path[1:])
+        asked = request.headers.get("Range", "")
+        self.asked.append((path, asked))
+        if given := request.headers.get("Authorization"):
+            self.tokens_at_storage.append(given)
+        if self.faults.unavailable[path]:
+            self.faults.unavailable[path] -= 1
+            _send(request, 503, b"slow down")
+            return
+        content = self.files[path]
+        begin = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and not self.faults.no_ranges else 0
+        body = bytearray(content[begin:])
+        cuts = self.faults.cut_after.get(path, [])
+        if self.faults.corrupt[path] and not cuts:
+            self.faults.corrupt[path] -= 1
+            body[len(body) // 2] ^= 1
+        request.send_response(206 if begin else 200)
+        if begin:
+            request.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body[: cuts.pop(0)] if cuts else body)
+        request.close_connection = True
+
+
+def _sha1(content: bytes) -> str:
+    return hashlib.sha1(content, usedforsecurity=False).hexdigest()
+
+
+def _serve(answer: Any) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    return server
+
+
+def _send(request: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+    request.send_response(status)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
