@@ -12,6 +12,8 @@ moto answers the calls. What moto 5.2 cannot do is filled by this package, each 
   `/ping` says so; containers that die are started again; their output is in CloudWatch Logs
 - `saved_state`: everything is there again after a restart
 - `s3_api`: bucket policies with conditions
+- `quota_api`, `published_images`, `permission_api`, `expired_credentials`: what is asked before a deploy: SageMaker's
+  quotas, AWS's own containers in ECR, simulated permissions, credentials whose time is over
 - `unknown_operations`: refused instead of a server error that SDKs repeat
 - `image_registry`: images pushed without Docker appear in ECR
 """

@@ -15,12 +15,20 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server import werkzeug_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from voice_local.control_plane import function_api, s3_api, unknown_operations
+from voice_local.control_plane import (
+    function_api,
+    permission_api,
+    published_images,
+    quota_api,
+    s3_api,
+    unknown_operations,
+)
 from voice_local.control_plane.change_set_api import ChangeSetApi
 from voice_local.control_plane.custom_resource import CustomResource, ResponseDesk
 from voice_local.control_plane.endpoint_hosting import EndpointHosting
 from voice_local.control_plane.endpoint_logs import EndpointLogs
 from voice_local.control_plane.errors import ControlPlaneStartError, PortTakenError
+from voice_local.control_plane.expired_credentials import ExpiredCredentials
 from voice_local.control_plane.function_api import FunctionInvocations
 from voice_local.control_plane.function_runtime import FunctionRuntime
 from voice_local.control_plane.image_registry import ImageRegistry
@@ -199,7 +207,7 @@ class ControlPlane:
         self._functions = FunctionRuntime(self._identity, self._settings, self._state_lock, self.url)
         desk = ResponseDesk(self._identity, self.url)
         guard = RequestGuard(self._identity.access_key_id, desk.root)
-        application.unlocked = (guard, desk, FunctionInvocations(self._functions))
+        application.unlocked = (guard, ExpiredCredentials(), desk, FunctionInvocations(self._functions))
         custom = CustomResource(self._functions, desk, self._settings)
         stopping = threading.Event()
         self._operations = StackOperations(
@@ -211,6 +219,9 @@ class ControlPlane:
         function_api.install(self._patches)
         self._sagemaker.install(self._patches, self._hosting)
         s3_api.install(self._patches)
+        quota_api.install(self._patches)
+        published_images.install(self._patches)
+        permission_api.install(self._patches)
         unknown_operations.install(self._patches)
         stacks = StackApi(self._operations, self._state_lock)
         stacks.install(self._patches)
