@@ -65,7 +65,7 @@ integration: setup ## Run the post-deploy suite against TARGET=local|aws
 UV_LOCK := $(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header
 
 lock: setup ## Renew the hash-locked requirement sets after a change of pyproject.toml or requirements/*.in
-	$(UV_LOCK) --extra cdk --extra local --extra engines-gpl --extra ui --extra bench --group dev pyproject.toml -o requirements/dev.txt
+	$(UV_LOCK) --extra cdk --extra local --extra engines-gpl --extra ui --extra bench --extra chat --group dev pyproject.toml -o requirements/dev.txt
 	# The two are installed together, so they agree.
 	$(UV_LOCK) -c requirements/dev.txt requirements/bootstrap.in -o requirements/bootstrap.txt
 	for set in checkov sdk-0.4 sdk-0.9; do $(UV_LOCK) requirements/$$set.in -o requirements/$$set.txt || exit 1; done
