@@ -30,6 +30,8 @@ class ServingContainer:
     """HTTP and WebSocket port of the container (8080 inside a real one)."""
     bidirectional: bool
     """Whether the image carries the label without which SageMaker never opens a socket to it."""
+    sidecar: bool = True
+    """Whether the variant names an inference AMI: the one it gets otherwise lacks the sidecar that opens the socket."""
 
 
 @dataclass(frozen=True, slots=True)

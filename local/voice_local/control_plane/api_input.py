@@ -30,6 +30,19 @@ def api_input(properties: Mapping[str, Any], shape: StructureShape, where: str) 
     return converted
 
 
+def with_stack_tags(
+    properties: Mapping[str, Any], stack_tags: Mapping[str, str], shape: StructureShape
+) -> dict[str, Any]:
+    """Add a stack's tags to properties whose API takes a list of tags; a resource's own tag of a name wins."""
+    tags = shape.members.get("Tags")
+    if not stack_tags or not isinstance(tags, ListShape) or "Key" not in getattr(tags.member, "members", ()):
+        return dict(properties)
+    own = list(properties.get("Tags", ()))
+    named = {tag["Key"] for tag in own}
+    added = [{"Key": key, "Value": value} for key, value in sorted(stack_tags.items()) if key not in named]
+    return {**properties, "Tags": own + added}
+
+
 def _convert(value: Any, shape: Shape, where: str, problems: list[str]) -> Any:
     if isinstance(shape, StructureShape):
         return _structure(value, shape, where, problems)

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from voice_local.control_plane.api_input import api_input
+from voice_local.control_plane.api_input import api_input, with_stack_tags
 from voice_local.control_plane.errors import ResourceError
 from voice_local.control_plane.resources import ResourceRequest, StackResource
 from voice_local.control_plane.service_clients import ServiceClients, reason_of
@@ -37,9 +37,9 @@ class SageMakerEndpoint:
         """Create the endpoint and wait until it is InService."""
         name = str(request.properties.get("EndpointName") or request.generated_name(63))
         given = {key: value for key, value in request.properties.items() if key not in _UPDATE_ONLY}
-        answer = self._call(
-            "CreateEndpoint", api_input({**given, "EndpointName": name}, self._input("CreateEndpoint"), request.type)
-        )
+        shape = self._input("CreateEndpoint")
+        tagged = with_stack_tags({**given, "EndpointName": name}, request.stack_tags, shape)
+        answer = self._call("CreateEndpoint", api_input(tagged, shape, request.type))
         endpoint = StackResource(
             logical_resource_id=request.logical_id,
             cf_resource_type=request.type,

@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from voice_local.control_plane.api_input import api_input
+from voice_local.control_plane.api_input import api_input, with_stack_tags
 from voice_local.control_plane.custom_resource import CUSTOM_RESOURCE, CustomResource
 from voice_local.control_plane.endpoint_resource import SageMakerEndpoint
 from voice_local.control_plane.errors import ResourceError
@@ -94,7 +94,8 @@ class ApiResource:
     def _put(self, request: ResourceRequest, properties: dict[str, Any]) -> StackResource:
         described = self._described
         shape = self._clients.input_shape(described.service, described.create)
-        sent = api_input(described.translate(properties), shape, request.type)
+        tagged = with_stack_tags(described.translate(properties), request.stack_tags, shape)
+        sent = api_input(tagged, shape, request.type)
         try:
             answer = self._clients.call(described.service, described.create, sent)
         except (ClientError, BotoCoreError) as error:

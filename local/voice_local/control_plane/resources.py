@@ -6,7 +6,7 @@ import secrets
 import string
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from moto.cloudformation import parsing
@@ -29,6 +29,8 @@ class ResourceRequest:
     type: str
     properties: Mapping[str, Any]
     """Every function replaced by its value."""
+    stack_tags: Mapping[str, str] = field(default_factory=dict)
+    """The stack's own tags, which CloudFormation gives to whatever takes tags."""
 
     def generated_name(self, limit: int) -> str:
         """Return a name of at most `limit` characters that no other resource has, made the way CloudFormation does."""

@@ -212,6 +212,7 @@ def _plan(backend: Any, variant: Mapping[str, Any], images: ImageStore) -> Varia
         model_data=source.get("S3Uri") or container.get("ModelDataUrl"),
         startup_seconds=variant.get("ContainerStartupHealthCheckTimeoutInSeconds"),
         impossible=mismatch(image, variant.get("InferenceAmiVersion"), images),
+        sidecar="InferenceAmiVersion" in variant,
     )
 
 
@@ -226,6 +227,13 @@ def _describe_variants(_endpoint: object, variants: list[dict[str, Any]]) -> lis
         count = variant.get("InitialInstanceCount")
         counts = {} if count is None else {"CurrentInstanceCount": count, "DesiredInstanceCount": count}
         kept = {key: variant[key] for key in _KEPT if key in variant}
+        if pools := variant.get("InstancePools"):
+            # Capacity is always found in the pool that is tried first; DescribeEndpoint says how many each pool gave.
+            first = min(pools, key=lambda pool: pool["Priority"])
+            kept["InstancePools"] = [
+                {"InstanceType": pool["InstanceType"], "CurrentInstanceCount": (count or 1) if pool is first else 0}
+                for pool in pools
+            ]
         described.append(
             {"VariantName": variant["VariantName"], "CurrentWeight": weight, "DesiredWeight": weight, **counts, **kept}
         )

@@ -310,6 +310,7 @@ class StackOperations:
                 logical_id=logical_id,
                 type=stack.resource_map.definition(logical_id)["Type"],
                 properties=stack.resource_map.properties(logical_id),
+                stack_tags=dict(stack.tags or {}),
             )
 
     def _go_on(self) -> None:
@@ -366,6 +367,7 @@ def _request_again(stack: Any, resource: StackResource) -> ResourceRequest:
         logical_id=resource.logical_resource_id,
         type=resource.cf_resource_type,
         properties=resource.properties,
+        stack_tags=dict(stack.tags or {}),
     )
 
 

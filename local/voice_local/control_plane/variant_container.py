@@ -38,6 +38,8 @@ class VariantPlan:
     """The variant's `ContainerStartupHealthCheckTimeoutInSeconds`; None when it sets none."""
     impossible: str | None = None
     """Why the container can never start on the instances asked for; None when it can."""
+    sidecar: bool = True
+    """Whether the variant names an inference AMI, without which no stream reaches the container."""
 
 
 class OutputSink(Protocol):
@@ -106,7 +108,12 @@ class VariantContainer:
             container = self._container
         if container is None:
             return None
-        return ServingContainer(variant=self.plan.variant, port=container.port, bidirectional=container.bidirectional)
+        return ServingContainer(
+            variant=self.plan.variant,
+            port=container.port,
+            bidirectional=container.bidirectional,
+            sidecar=self.plan.sidecar,
+        )
 
     def start(self) -> None:
         """Start the container; returns before it is healthy.

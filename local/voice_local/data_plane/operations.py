@@ -8,6 +8,7 @@ import time
 import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from h2.errors import ErrorCodes
 
@@ -41,7 +42,7 @@ from voice_local.data_plane.routing import (
 from voice_local.data_plane.settings import DataPlaneSettings
 from voice_local.data_plane.sigv4 import EVENT_STREAM_HASH, EventChain, SignatureVerifier, SignedRequest
 from voice_local.identity import LocalIdentity
-from voice_local.interfaces import EndpointDirectory
+from voice_local.interfaces import EndpointDirectory, ServingContainer
 
 _log = logging.getLogger("voice_local.data_plane")
 
@@ -172,6 +173,8 @@ class Operations:
             triggers = held.enter_context(self._faults.stream(route.endpoint_name, exchange.request_id))
             faults = FaultInjection(triggers, stream, errors)
             await faults.before_headers()
+            if not container.sidecar:
+                await self._never_reach(container, route)
             websocket = await held.enter_async_context(self._sockets.open(container, target, errors))
             chain = EventChain(self._verifier, signature)
             relay = BidirectionalRelay(stream, websocket, chain, self._settings, faults)
@@ -195,6 +198,16 @@ class Operations:
                 exchange.outcome = "200" if fault is None else f"200 {fault.error_type}"
             finally:
                 exchange.traffic = f" to_container={relay.traffic.to_container} to_client={relay.traffic.to_client}"
+
+    async def _never_reach(self, container: ServingContainer, route: Route) -> NoReturn:
+        """Answer nothing until the client gives up, as SageMaker does when the variant's AMI has no sidecar."""
+        _log.warning(
+            "Variant %s of endpoint %s names no InferenceAmiVersion: its streams reach no container and hang",
+            container.variant,
+            route.endpoint_name,
+        )
+        await asyncio.sleep(self._settings.longest_stream_seconds)
+        raise RequestRefusedError(503, "ServiceUnavailableError", "The stream reached no container.")
 
     async def _invoke_plain(
         self, stream: RequestStream, request: SignedRequest, route: Route, exchange: _Exchange

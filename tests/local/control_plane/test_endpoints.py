@@ -227,3 +227,32 @@ def test_an_alarm_during_a_guarded_update_brings_the_old_container_back(client, 
     assert "server-errors in ALARM" in described["FailureReason"]
     eventually(lambda: host.running() == [host.containers[0]])
     assert [serving.port for serving in plane.find("ear").containers] == [host.containers[0].port]
+
+
+def test_a_variant_without_an_inference_ami_serves_and_no_stream_reaches_it(client, plane: ControlPlane) -> None:
+    sagemaker = client("sagemaker")
+    create_endpoint(client)
+    variant = {"VariantName": "main", "ModelName": "model", "InitialInstanceCount": 1, "InstanceType": "ml.g6.xlarge"}
+    sagemaker.create_endpoint_config(EndpointConfigName="without", ProductionVariants=[variant])
+    sagemaker.create_endpoint(EndpointName="deaf", EndpointConfigName="without")
+
+    for name, sidecar in (("ear", True), ("deaf", False)):
+        eventually(lambda: plane.find(name).status is EndpointStatus.IN_SERVICE)  # noqa: B023
+        assert [container.sidecar for container in plane.find(name).containers] == [sidecar]
+        sagemaker.delete_endpoint(EndpointName=name)
+
+
+def test_an_endpoint_tells_which_pool_gave_the_instance(client, plane: ControlPlane) -> None:
+    sagemaker = client("sagemaker")
+    create_endpoint(client)
+    pools = [{"InstanceType": "ml.g5.xlarge", "Priority": 2}, {"InstanceType": "ml.g6.xlarge", "Priority": 1}]
+    variant = {"VariantName": "main", "ModelName": "model", "InitialInstanceCount": 1, "InstancePools": pools}
+    sagemaker.create_endpoint_config(EndpointConfigName="pools", ProductionVariants=[variant])
+    sagemaker.create_endpoint(EndpointName="pooled", EndpointConfigName="pools")
+
+    described = sagemaker.describe_endpoint(EndpointName="pooled")["ProductionVariants"][0]["InstancePools"]
+
+    assert described == [
+        {"InstanceType": "ml.g5.xlarge", "CurrentInstanceCount": 0},
+        {"InstanceType": "ml.g6.xlarge", "CurrentInstanceCount": 1},
+    ]

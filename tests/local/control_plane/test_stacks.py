@@ -318,3 +318,19 @@ def test_a_stopped_plane_leaves_no_container(plane: ControlPlane, client, host, 
     plane.stop()
     assert host.running() == []
     plane.stop()
+
+
+def test_a_stacks_tags_go_to_what_it_creates(client, host, template, wait) -> None:
+    cloudformation, sagemaker = client("cloudformation"), client("sagemaker")
+    tags = [{"Key": "stage", "Value": "dev"}, {"Key": "owner", "Value": "stack"}]
+    wanted = template()
+    wanted["Resources"]["Model"]["Properties"]["Tags"] = [{"Key": "owner", "Value": "resource"}]
+    cloudformation.create_stack(StackName="tagged", TemplateBody=json.dumps(wanted), Tags=tags)
+    assert wait(cloudformation, "tagged") == "CREATE_COMPLETE"
+
+    def tags_of(arn: str) -> dict[str, str]:
+        return {tag["Key"]: tag["Value"] for tag in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
+
+    assert tags_of(sagemaker.list_models()["Models"][0]["ModelArn"]) == {"stage": "dev", "owner": "resource"}
+    assert tags_of(sagemaker.list_endpoint_configs()["EndpointConfigs"][0]["EndpointConfigArn"])["stage"] == "dev"
+    assert tags_of(sagemaker.list_endpoints()["Endpoints"][0]["EndpointArn"])["owner"] == "stack"
