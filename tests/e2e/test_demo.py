@@ -9,9 +9,9 @@ import time
 import wave
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.e2e.demo_run import demo, interrupt, left_running
 from tests.e2e.deployed_cloud import ROOT
 from tests.e2e.loopback_only import NOT_PERMITTED
 
@@ -46,19 +46,6 @@ def hostile(tmp_path: Path) -> dict[str, str]:
         "HTTPS_PROXY": "http://192.0.2.9:3128",
         "HTTP_PROXY": "http://192.0.2.9:3128",
     }
-
-
-def demo(build_dir: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "voice_local.demo", "--build-dir", str(build_dir), *options]
-
-
-def left_running(build_dir: Path) -> list[str]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = " ".join(process.info["cmdline"] or ())
-        if str(build_dir) in line and process.pid != os.getpid():
-            found.append(line)
-    return found
 
 
 def test_the_loopback_guard_notices_an_attempt_to_leave(tmp_path: Path) -> None:
@@ -102,22 +89,8 @@ def test_the_demo_does_the_whole_job_on_loopback_alone(tmp_path: Path, hostile: 
     assert "leisure to consider" not in logs, "a spoken word in a log"
 
 
-@pytest.mark.parametrize(("moment", "number"), [(1.0, signal.SIGINT), (14.0, signal.SIGINT), (25.0, signal.SIGTERM)])
-def test_an_interrupted_demo_leaves_no_process(tmp_path: Path, moment: float, number: signal.Signals) -> None:
-    build_dir = tmp_path / "build"
-    running = subprocess.Popen(
-        demo(build_dir), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    time.sleep(moment)
-    running.send_signal(number)
-    try:
-        output, _ = running.communicate(timeout=60)
-    finally:
-        running.kill()
-
-    assert running.returncode == 130, output
-    assert "Traceback" not in output
-    assert left_running(build_dir) == []
+def test_a_demo_interrupted_at_its_start_leaves_no_process(tmp_path: Path) -> None:
+    interrupt(tmp_path / "build", after=1.0, number=signal.SIGINT)
 
 
 def test_a_killed_demo_takes_its_cloud_with_it(tmp_path: Path) -> None:
