@@ -87,20 +87,30 @@ async def _speak(
 ) -> _Spoken:
     # Sessions take most of a second to load, which `--help` shall not.
     from voice_client.audio import WavFile  # noqa: PLC0415
-    from voice_client.session import Retry, Synthesizer  # noqa: PLC0415
+    from voice_client.session import Restarted, Retry, Synthesizer  # noqa: PLC0415
 
     connecting = Synthesizer.connect(**place, voice=voice, language=language, retry=Retry() if retry else None)
     with LiveText() as live, WavFile(output, rate=SAMPLE_RATE_HZ) as wav:
         async with connecting as synthesizer:
             speech = synthesizer.speak(text)
-            written = notices = 0
-            async for chunk in speech:
-                wav.write(chunk.pcm)
-                written += len(chunk.pcm)
-                live.show(f"{written / BYTES_PER_SECOND:.1f} s, sentence {chunk.sentence + 1}/{len(speech.sentences)}")
+            written = notices = sentence = 0
+            held = bytearray()  # of the newest sentence, which may have to be spoken again
+            async for event in speech:
+                if isinstance(event, Restarted):
+                    held.clear()
+                    continue
+                if event.sentence != sentence:
+                    wav.write(bytes(held))
+                    written += len(held)
+                    held.clear()
+                    sentence = event.sentence
+                held += event.pcm
+                seconds = (written + len(held)) / BYTES_PER_SECOND
+                live.show(f"{seconds:.1f} s, sentence {sentence + 1}/{len(speech.sentences)}")
                 for notice in speech.notices[notices:]:
                     say(notice.message)
                 notices = len(speech.notices)
+            wav.write(bytes(held))
             return _Spoken(synthesizer.voice, synthesizer.language, speech.metrics)
 
 
@@ -108,6 +118,6 @@ def _measures(metrics: "SpeakingMetrics") -> str:
     first = f"first sound after {metrics.ttfa_ms:.0f} ms, " if metrics.ttfa_ms is not None else "silence only, "
     again = f", {metrics.retries} reconnects" if metrics.retries else ""
     return (
-        f"{metrics.seconds:.1f} s of speech in {metrics.frames} frames ({metrics.bytes} bytes), {first}"
+        f"{metrics.seconds:.1f} s of speech in {metrics.chunks} chunks ({metrics.bytes} bytes), {first}"
         f"real-time factor {metrics.rtf:.2f}{again}"
     )

@@ -93,13 +93,40 @@ def parse(message: str | bytes) -> ServerEvent:
             return Unknown(event.type, event.fields)
 
 
-def session_config(*, model: str | None, voice: str | None, language: str | None) -> str:
+def session_config(
+    *,
+    model: str | None,
+    voice: str | None,
+    language: str | None,
+    task_type: str | None = None,
+    instructions: str | None = None,
+    ref_audio: str | None = None,
+    ref_text: str | None = None,
+) -> str:
     """Encode the session's configuration; what is None is left to the server.
 
-    `stream_audio` and `pcm` are always asked for: without both, an utterance arrives as one WAV at its end.
+    `stream_audio` and `pcm` are always asked for: without both, an utterance arrives as one WAV at its end. `speed` is
+    never: the server refuses it together with `stream_audio`.
     The server ignores fields it does not know, so a misspelt one would silently give its default.
+
+    Args:
+        model: name the server knows it by.
+        voice: one of the model's voices.
+        language: its English name, or "Auto".
+        task_type: "CustomVoice", "VoiceDesign" or "Base".
+        instructions: how to speak, at most 500 characters.
+        ref_audio: `data:` address of a recording whose voice is cloned.
+        ref_text: what is said in the recording.
     """
-    fields = {"model": model, "voice": voice, "language": language}
+    fields = {
+        "model": model,
+        "voice": voice,
+        "task_type": task_type,
+        "language": language,
+        "instructions": instructions,
+        "ref_audio": ref_audio,
+        "ref_text": ref_text,
+    }
     chosen = {name: value for name, value in fields.items() if value is not None}
     return json.dumps({"type": "session.config", **chosen, "response_format": "pcm", "stream_audio": True})
 

@@ -49,7 +49,9 @@ class Final:
 class Notice:
     """Something the caller may want to know that ends nothing."""
 
-    kind: Literal["reconnecting"]
+    kind: Literal["reconnecting", "runaway"]
+    """`reconnecting`: the stream was lost and is opened anew. `runaway`: the voice went on long after its text must
+    have been over, and was stopped."""
     message: str
 
 
@@ -61,8 +63,28 @@ class SpeechChunk:
     """Audio as it arrives."""
 
     utterance: int
-    """Counts the calls of `speak` on this synthesizer from 0."""
+    """Counts the calls of `speak` and `open_speech` on this synthesizer from 0."""
     sentence: int
     """Index of the sentence within the utterance, from 0."""
     pcm: bytes = field(repr=False)
     """PCM16 little-endian, mono, 24 kHz; whole samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A sentence is spoken again from its start, because its audio broke off; its chunks so far are void.
+
+    A player drops what it still holds of the sentence, a file what was written of it. Code that looks at `pcm` only
+    works too: a listener then hears the beginning of the sentence twice.
+    """
+
+    utterance: int
+    sentence: int
+
+    @property
+    def pcm(self) -> bytes:
+        """No audio."""
+        return b""
+
+
+type SpeechEvent = SpeechChunk | Restarted

@@ -114,7 +114,11 @@ class TranscriberSettings:
 
 @dataclass(frozen=True, slots=True)
 class SynthesizerSettings:
-    """Limits of text to speech."""
+    """Limits of text to speech.
+
+    Raises:
+        BadInputError: values that cannot be; all of them are named.
+    """
 
     first_audio: float = 30.0
     """From the text of a sentence (when it is its turn) to its first byte. A loaded GPU answers within seconds."""
@@ -127,3 +131,30 @@ class SynthesizerSettings:
     model stops at 4096 tokens (about 340 s), losing the rest."""
     longest_text: int = 200_000
     """Characters of one `speak`, about four hours of speech: more is a wrong file rather than a text."""
+    held_bytes: int = 30 * 48_000
+    """Audio that waits for the listener (30 s, 1.4 MB); then the model waits. A model speaks several times faster than
+    real time, and a player takes it in real time."""
+    runaway_seconds: float = 4.0
+    """Speech that goes on for longer than its text can take is stopped and asked for once more. So much is allowed to
+    any text, for pauses and breath..."""
+    runaway_factor: float = 3.0
+    """... and so many times what the text takes when it is spoken slowly. Babble goes on for minutes."""
+    config_answer: float = 5.0
+    """An error within so many seconds of the configuration is about the configuration; a later one that comes before
+    any audio is the idle time-out of a stream that waited."""
+    keep_alive: float = 20.0
+    """How often an idle stream is touched when a spare stream is wanted; the server ends it after 30 s."""
+    stream_lifetime: float = 1500.0
+    """The platform ends a stream after 30 minutes. No sentence begins on a stream older than 25: a sentence of 500
+    characters is spoken within a minute, or is taken for babble within three."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be more than 0"
+            for name in self.__slots__
+            if name not in {"sentences_ahead", "config_answer"} and not getattr(self, name) > 0
+        ]
+        if self.sentences_ahead < 0:
+            problems.append("sentences_ahead must not be less than 0")
+        if problems:
+            raise BadInputError("; ".join(problems))

@@ -1,24 +1,28 @@
 """Text to speech: a text in, audio out sentence by sentence, as it is made."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from voice_client.audio.pacing import Clock, MonotonicClock
-from voice_client.audio.pcm import SampleAligner
-from voice_client.errors import BadInputError, DeadlineError, ModelError, ProtocolError, VoiceError
+from voice_client.audio.tempo import Pace, Tempo, Unchanged
+from voice_client.errors import BadInputError, ProtocolError
 from voice_client.protocol import speech
-from voice_client.session.connection import Connection, Received, StreamOpener
+from voice_client.session.connection import StreamOpener
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
-from voice_client.session.events import Notice, SpeechChunk
-from voice_client.session.metrics import SpeakingClock, SpeakingMetrics
-from voice_client.session.recovery import can_recover
-from voice_client.session.sentences import split_sentences
+from voice_client.session.manner import Manner
+from voice_client.session.observing import Observer, observed
+from voice_client.session.sentences import SentenceSplitter
 from voice_client.session.settings import Retry, SynthesizerSettings
-from voice_client.session.voices import chosen_voice, language_name
+from voice_client.session.speaking_streams import SpeakingStreams
+from voice_client.session.speech import Speech
+from voice_client.session.text_input import TextInput
+
+__all__ = ["Speech", "Synthesizer"]
 
 
 class Synthesizer:
@@ -27,7 +31,7 @@ class Synthesizer:
     Made by `connect`, or over any stream of messages:
 
         async with Synthesizer(opener, voice="Vivian") as voice:
-            async for chunk in voice.speak("Good morning."):
+            async for event in voice.speak("Good morning."):
                 ...
 
     Args:
@@ -35,12 +39,18 @@ class Synthesizer:
         model: name the server knows the model by; None leaves it to the server.
         voice: one of the model's voices, in any case; None takes Vivian of a Qwen3-TTS CustomVoice model.
         language: name or code of one of the ten languages; None lets the model find out.
+        instructions: how to speak ("whisper", "slowly and sadly"), at most 500 characters, where the model follows any.
+        speed: 0.25 (slow) to 4.0 (fast), at the same pitch; None is 1.0. The client changes the pace.
+        ref_audio: file of 1 to 30 s of a voice to speak with, for a model that clones (Qwen3-TTS Base).
+        ref_text: what is said in `ref_audio`.
+        spare_stream: keep a second configured stream open, so that the first words after `cancel` wait for no opening.
+            It counts towards the endpoint's concurrency and so towards its scaling, as long as this is open.
         retry: how to come back after a loss; None gives the first loss to the caller.
         settings: limits and time-outs.
         clock: time for measures and back-off.
 
     Raises:
-        BadInputError: a voice or a language that the model does not know.
+        BadInputError: a voice, language, ... that the model does not know; all problems together.
     """
 
     def __init__(
@@ -50,24 +60,35 @@ class Synthesizer:
         model: str | None = None,
         voice: str | None = None,
         language: str | None = None,
+        instructions: str | None = None,
+        speed: float | None = None,
+        ref_audio: str | Path | None = None,
+        ref_text: str | None = None,
+        spare_stream: bool = False,
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         settings: SynthesizerSettings = SynthesizerSettings(),  # noqa: B008 - frozen
         clock: Clock | None = None,
     ) -> None:
-        self._opener = opener
-        self.voice = chosen_voice(voice, model=model)
-        """The voice that is asked for; None leaves it to the server."""
-        self.language = language_name(language)
-        """The language that is asked for, by its name; None lets the model find out."""
-        self._config = speech.session_config(model=model, voice=self.voice, language=self.language)
+        self.manner = Manner.checked(
+            model=model,
+            voice=voice,
+            language=language,
+            instructions=instructions,
+            speed=speed,
+            ref_audio=ref_audio,
+            ref_text=ref_text,
+        )
+        """What is asked of the model."""
         self.retry = retry
         self.settings = settings
         self.clock = clock or MonotonicClock()
-        self._connection: Connection[speech.ServerEvent] | None = None
+        self.streams = SpeakingStreams(
+            opener, self.manner.config(), clock=self.clock, settings=settings, spare=spare_stream
+        )
+        """The streams it speaks on; for `Speech`."""
         self._speaking: Speech | None = None
+        self._opened: weakref.WeakSet[Speech] = weakref.WeakSet()
         self._utterances = 0
-        self.connect_ms = 0.0
-        """How long the newest stream took to open, in milliseconds."""
 
     @classmethod
     @asynccontextmanager
@@ -82,8 +103,14 @@ class Synthesizer:
         model: str | None = None,
         voice: str | None = None,
         language: str | None = None,
+        instructions: str | None = None,
+        speed: float | None = None,
+        ref_audio: str | Path | None = None,
+        ref_text: str | None = None,
+        spare_stream: bool = False,
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         settings: SynthesizerSettings = SynthesizerSettings(),  # noqa: B008 - frozen
+        observer: Observer | None = None,
     ) -> AsyncGenerator[Self]:
         """Connect to the text-to-speech endpoint of a stage, or to one given by name.
 
@@ -96,8 +123,14 @@ class Synthesizer:
             model: name the server knows the model by; None takes what the stage deployed.
             voice: one of the model's voices; None leaves it to the server.
             language: name or code of one of the ten languages; None lets the model find out.
+            instructions: how to speak, at most 500 characters, where the model follows any.
+            speed: 0.25 (slow) to 4.0 (fast), at the same pitch; None is 1.0.
+            ref_audio: file of 1 to 30 s of a voice to speak with, for a model that clones (Qwen3-TTS Base).
+            ref_text: what is said in `ref_audio`.
+            spare_stream: keep a second configured stream open; it counts towards the endpoint's scaling.
             retry: how to come back after a loss; None gives the first loss to the caller.
             settings: limits and time-outs.
+            observer: is shown every message of every stream; it holds audio and the text.
 
         Raises:
             VoiceError: input, credentials, endpoint or connection; each subclass says which.
@@ -106,216 +139,113 @@ class Synthesizer:
         async with (
             open_endpoint(address, invocation_path=speech.INVOCATION_PATH) as endpoint,
             cls(
-                endpoint.opener,
+                observed(endpoint.opener, observer) if observer is not None else endpoint.opener,
                 model=model or endpoint.model,
                 voice=voice,
                 language=language,
+                instructions=instructions,
+                speed=speed,
+                ref_audio=ref_audio,
+                ref_text=ref_text,
+                spare_stream=spare_stream,
                 retry=retry,
                 settings=settings,
             ) as synthesizer,
         ):
             yield synthesizer
 
+    @property
+    def voice(self) -> str | None:
+        """The voice that is asked for; None leaves it to the server."""
+        return self.manner.voice
+
+    @property
+    def language(self) -> str | None:
+        """The language that is asked for, by its name; None lets the model find out."""
+        return self.manner.language
+
+    @property
+    def connect_ms(self) -> float:
+        """How long the stream in use took to open, in milliseconds."""
+        return self.streams.connect_ms
+
+    async def ready(self) -> None:
+        """Return when a configured stream is open: the one in use, or a new one in the place of one that ended.
+
+        Speaking does this by itself; call it to take the opening out of the first words after a pause.
+
+        Raises:
+            VoiceError: it cannot be opened.
+        """
+        await self.streams.ready()
+
     async def __aenter__(self) -> Self:
-        await self.ready()
+        try:
+            await self.streams.start()
+        except BaseException:
+            await self.streams.close()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.drop()
+        await self.cancel()
+        await self.streams.close()
 
-    def speak(self, text: str) -> "Speech":
+    def speak(self, text: str) -> Speech:
         """Prepare to speak a text; iterating over the result sends it and yields the audio.
 
         Raises:
-            BadInputError: no text, or too much of it.
+            BadInputError: nothing to speak in it, or too much.
         """
-        if not text.strip():
+        spoken = self.open_speech()
+        spoken.push_text(text)
+        spoken.end()
+        if not spoken.sentences:
             raise BadInputError("there is no text to speak")
-        if len(text) > self.settings.longest_text:
-            raise BadInputError(
-                f"the text has {len(text)} characters; at most {self.settings.longest_text} are spoken at once",
-                advice="Speak it in parts",
-            )
-        utterance = Speech(self, self._utterances, split_sentences(text, longest=self.settings.longest_sentence))
+        return spoken
+
+    def open_speech(self) -> Speech:
+        """Prepare to speak a text that is yet to come: `push_text`, `flush` and `end` it, and iterate for the audio."""
+        text = TextInput(SentenceSplitter(longest=self.settings.longest_sentence), longest=self.settings.longest_text)
+        spoken = Speech(self, self._utterances, text)
         self._utterances += 1
-        return utterance
+        self._opened.add(spoken)
+        return spoken
 
-    async def ready(self) -> Connection[speech.ServerEvent]:
-        """Return a stream on which the session is configured; a new one when the last has ended (30 s idle)."""
-        if self._connection is not None and self._connection.ended:
-            await self.drop()
-        if self._connection is None:
-            started = self.clock.now()
-            connection = await Connection.open(self._opener, speech.parse)
-            try:
-                await connection.send(self._config)
-            except BaseException:
-                await connection.close()
-                raise
-            self._connection = connection
-            self.connect_ms = (self.clock.now() - started) * 1000
-        return self._connection
+    async def cancel(self) -> None:
+        """Cancel every speech that is not over, begun or not: see `Speech.cancel`."""
+        speeches = [spoken for spoken in self._opened if not spoken.over]
+        for spoken in speeches:
+            spoken.interrupt()
+        for spoken in speeches:
+            await spoken.cancel()
 
-    async def drop(self) -> None:
-        """Close the stream; whatever the server still speaks on it is lost."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+    def pace(self) -> Pace:
+        """Return what changes the pace of one sentence; for `Speech`."""
+        speed = self.manner.speed
+        return Tempo(speed, rate=speech.SAMPLE_RATE_HZ) if speed != 1.0 else Unchanged()
 
-    async def take_turn(self, utterance: "Speech") -> None:
-        """Give the stream to one utterance.
+    async def take_turn(self, spoken: Speech) -> None:
+        """Give the stream to one speech; for `Speech`.
 
         Raises:
             ProtocolError: another one is speaking.
         """
         for _ in range(3):  # Python closes a loop that was left early some turns of the event loop later
-            if self._speaking is not None and self._speaking.leaving:
-                await self._speaking.over.wait()
+            if self._speaking is None:
+                break
             await asyncio.sleep(0)
         if self._speaking is not None:
-            raise ProtocolError("another text is being spoken on this synthesizer; let it end or leave its loop first")
-        self._speaking = utterance
-
-    def end_turn(self) -> None:
-        """Take the stream back."""
-        self._speaking = None
-
-
-class Speech:
-    """A text being spoken: iterate once for its audio; `metrics` and `notices` tell how it went.
-
-    Leaving the loop early stops the voice: the stream is closed, since a model that speaks reads nothing.
-    """
-
-    def __init__(self, synthesizer: Synthesizer, utterance: int, sentences: Sequence[str]) -> None:
-        self.utterance = utterance
-        self.sentences = tuple(sentences)
-        """The sentences in the order in which they are spoken; `SpeechChunk.sentence` is an index into them."""
-        self.notices: list[Notice] = []
-        self._synthesizer = synthesizer
-        self._clock = SpeakingClock()
-        self._done = 0
-        self._heard = False
-        """Whether the sentence that is being spoken has given audio already."""
-        self._started = False
-        self.leaving = False
-        """Whether the loop over the audio has ended, well or not."""
-        self.over = asyncio.Event()
-        """Set when the stream is free for the next utterance."""
-
-    @property
-    def metrics(self) -> SpeakingMetrics:
-        """The measures so far; complete when the loop over the audio has ended."""
-        return self._clock.result(connect_ms=self._synthesizer.connect_ms)
-
-    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        """Yield the audio.
-
-        Raises:
-            VoiceError: the text could not be spoken to its end; the chunks so far are good.
-            ProtocolError: another text is being spoken, or this one was spoken already.
-        """
-        if self._started:
-            raise ProtocolError("this text was spoken already; call speak() again to hear it again")
-        self._started = True
-        voice = self._synthesizer
-        await voice.take_turn(self)
-        try:
-            while self._done < len(self.sentences):
-                try:
-                    async with aclosing(self._speak_on(await voice.ready())) as chunks:
-                        async for chunk in chunks:
-                            yield chunk
-                except VoiceError as error:
-                    await self._wait_to_retry(error)
-        finally:
-            self.leaving = True
-            try:
-                if self._done < len(self.sentences):
-                    await voice.drop()
-            finally:
-                voice.end_turn()
-                self.over.set()
-
-    async def _wait_to_retry(self, error: VoiceError) -> None:
-        voice = self._synthesizer
-        await voice.drop()
-        retry, retries = voice.retry, self._clock.retries
-        # Audio of this sentence is out already: to speak it again would make the listener hear words twice.
-        hopeless = self._heard or not can_recover(error, reconnecting=retries > 0)
-        if retry is None or hopeless or retries >= retry.attempts:
-            raise error
-        self._clock.retries = retries + 1
-        message = f"{error.message}; opening a new stream and speaking sentence {self._done + 1} again"
-        self.notices.append(Notice("reconnecting", message))
-        await voice.clock.sleep(retry.wait(retries + 1))
-
-    async def _speak_on(self, connection: Connection[speech.ServerEvent]) -> AsyncGenerator[SpeechChunk]:
-        """Speak all sentences that are left on one stream."""
-        sent = self._done
-        while self._done < len(self.sentences):
-            last = min(len(self.sentences), self._done + 1 + self._synthesizer.settings.sentences_ahead)
-            for sentence in self.sentences[sent:last]:
-                self._clock.text_sent(self._synthesizer.clock.now())
-                await connection.send(speech.input_text(sentence))
-                await connection.send(speech.input_done())
-            sent = last
-            self._heard = False
-            async with aclosing(self._sentence(connection)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            self._clock.sentence()
-            self._done += 1
-            self._heard = False
-
-    async def _sentence(self, connection: Connection[speech.ServerEvent]) -> AsyncGenerator[SpeechChunk]:
-        """Yield the audio of the sentence whose turn it is, to its `session.done`."""
-        aligner = SampleAligner()
-        received_bytes = 0
-        while True:
-            match (await self._next(connection)).event:
-                case speech.Audio(data):
-                    received_bytes += len(data)
-                    if pcm := aligner.align(data):
-                        self._clock.frame(pcm, self._synthesizer.clock.now())
-                        self._heard = True
-                        yield SpeechChunk(self.utterance, self._done, pcm)
-                case speech.AudioStart(sample_rate=rate) if rate not in {None, speech.SAMPLE_RATE_HZ}:
-                    raise ProtocolError(f"the model speaks at {rate} Hz instead of {speech.SAMPLE_RATE_HZ} Hz")
-                case speech.ErrorEvent(message):
-                    raise self._failed(message)
-                case speech.AudioDone() as end:
-                    self._check_end(end, received_bytes)
-                case speech.SessionDone():
-                    # It comes after failures too, so it is a success only when something was spoken.
-                    if not received_bytes:
-                        raise self._failed("it ended the sentence without any audio")
-                    return
-                case _:  # AudioStart, or an event of a later release
-                    continue
-
-    def _check_end(self, end: speech.AudioDone, received_bytes: int) -> None:
-        if end.error:
-            raise self._failed("it broke off in the middle of the audio")
-        if end.total_bytes != received_bytes:
             raise ProtocolError(
-                f"sentence {self._done + 1}: {received_bytes} bytes of audio arrived but {end.total_bytes} were sent"
+                "another text is being spoken on this synthesizer; let it end, cancel it or leave its loop first"
             )
+        self._speaking = spoken
+        self.streams.speaking = True
 
-    async def _next(self, connection: Connection[speech.ServerEvent]) -> Received[speech.ServerEvent]:
-        settings = self._synthesizer.settings
-        seconds = settings.next_audio if self._heard else settings.first_audio
-        try:
-            async with asyncio.timeout(seconds):
-                return await connection.receive()
-        except TimeoutError as error:
-            wanted = "more audio" if self._heard else "audio"
-            raise DeadlineError(f"sentence {self._done + 1}: no {wanted} within {seconds:g} s") from error
-
-    def _failed(self, reason: str) -> ModelError:
-        return ModelError(
-            f"the model did not speak sentence {self._done + 1}: {reason}",
-            advice="Check voice and language against the model, and look into the endpoint's log group",
-        )
+    def end_turn(self, spoken: Speech) -> None:
+        """Take the stream back, if this speech has it; for `Speech`."""
+        if self._speaking is spoken:
+            self._speaking = None
+            self.streams.speaking = False

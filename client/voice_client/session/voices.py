@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from enum import Enum, auto
 
 from voice_client.errors import BadInputError
 
@@ -28,6 +29,31 @@ VOICES = ("Vivian", "Serena", "Uncle_Fu", "Dylan", "Eric", "Ryan", "Aiden", "Ono
 DEFAULT_VOICE = "Vivian"
 
 
+class ModelKind(Enum):
+    """What a text-to-speech model makes its voice from."""
+
+    CUSTOM_VOICE = auto()
+    """Qwen3-TTS CustomVoice: one of nine names."""
+    BASE = auto()
+    """Qwen3-TTS Base: a reference recording."""
+    VOICE_DESIGN = auto()
+    """Qwen3-TTS VoiceDesign: a description."""
+    UNKNOWN = auto()
+    """Another model, or one that is not known by name."""
+
+
+def kind_of(model: str | None) -> ModelKind:
+    """Tell a model's kind from its name."""
+    name = (model or "").lower()
+    if "qwen3-tts" not in name:
+        return ModelKind.UNKNOWN
+    if "customvoice" in name:
+        return ModelKind.CUSTOM_VOICE
+    if "voicedesign" in name:
+        return ModelKind.VOICE_DESIGN
+    return ModelKind.BASE if "base" in name else ModelKind.UNKNOWN
+
+
 def chosen_voice(voice: str | None, *, model: str | None) -> str | None:
     """Return the server's spelling of the voice to ask a model for.
 
@@ -36,7 +62,7 @@ def chosen_voice(voice: str | None, *, model: str | None) -> str | None:
     Raises:
         BadInputError: the model has no such voice.
     """
-    if model is not None and not ("qwen3-tts" in model.lower() and "customvoice" in model.lower()):
+    if model is not None and kind_of(model) is not ModelKind.CUSTOM_VOICE:
         return voice
     if voice is None:
         return DEFAULT_VOICE if model is not None else None

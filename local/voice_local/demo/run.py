@@ -75,7 +75,7 @@ class Demo:
             stt_finalization_ms=heard["metrics"]["finalization_ms"],
             tts_ttfa_ms=said["metrics"]["ttfa_ms"],
             tts_rtf=said["metrics"]["rtf"],
-            tts_frames=said["metrics"]["frames"],
+            tts_frames=said["metrics"]["chunks"],
             seconds_total=time.monotonic() - began,
             left_over=len(left_over),
         )

@@ -61,7 +61,7 @@ def test_speech_becomes_a_wav_file(voice_here: Any, tts: Any, tmp_path: Path) ->
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"{path}\n"
     assert re.fullmatch(
-        r"voice: 1\.2 s of speech in \d+ frames \(60000 bytes\), first sound after \d+ ms, real-time factor \d\.\d\d\n",
+        r"voice: 1\.2 s of speech in \d+ chunks \(60000 bytes\), first sound after \d+ ms, real-time factor \d\.\d\d\n",
         result.stderr,
     )
     with wave.open(str(path)) as file:
@@ -77,7 +77,7 @@ def test_speech_as_json_in_the_default_file(voice_here: Any, tts: Any) -> None:
     assert answer["voice"] == "Ryan"
     assert answer["metrics"]["bytes"] == 24_000
     assert answer["metrics"]["seconds"] == 0.5
-    assert answer["metrics"]["frames"] >= 2
+    assert answer["metrics"]["chunks"] >= 2
     assert answer["metrics"]["ttfa_ms"] > 0
     assert answer["metrics"]["rtf"] > 0
     assert (voice_here.home / "speech.wav").stat().st_size == 44 + 24_000

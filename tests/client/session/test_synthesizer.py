@@ -2,27 +2,67 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ModelError, ProtocolError
-from voice_client.session import Retry, Speech, SpeechChunk, Synthesizer, SynthesizerSettings
+from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ModelError, ProtocolError, VoiceError
+from voice_client.session import (
+    Restarted,
+    Retry,
+    SpeakingInterruptedError,
+    Speech,
+    SpeechChunk,
+    Synthesizer,
+    SynthesizerSettings,
+)
 
 MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
 WORD_BYTES = 12_000
+LONG = "one two three four five six seven eight nine ten. " * 20
+"""50 s of speech: more than waits for a listener, so that the server is still speaking when its beginning is heard."""
 TEXT = "Good morning. How are you today? I am well!"
 QUICK_RETRY = Retry(attempts=2, first_wait=0.02, longest_wait=0.05)
 
 
 async def listen(speech: Speech, heard: list[SpeechChunk] | None = None) -> list[SpeechChunk]:
+    """Return what a player would have played: what a restart made void is taken back."""
     chunks = heard if heard is not None else []
     async with asyncio.timeout(20):
-        async for chunk in speech:
-            chunks.append(chunk)
+        async for event in speech:
+            if isinstance(event, Restarted):
+                chunks[:] = [chunk for chunk in chunks if chunk.sentence != event.sentence]
+            else:
+                chunks.append(event)
     return chunks
+
+
+def with_config(endpoint: Any, **fields: Any) -> Callable[[], Any]:
+    """Open streams whose configuration says something that the client itself would not."""
+
+    async def opener() -> Any:
+        stream = await endpoint()
+        send = stream.send_text
+
+        async def send_text(text: str, /) -> None:
+            event = json.loads(text)
+            await send(json.dumps(event | fields) if event["type"] == "session.config" else text)
+
+        stream.send_text = send_text
+        return stream
+
+    return opener
+
+
+@contextmanager
+def interrupted(cause: type[VoiceError], match: str = "interrupted") -> Iterator[None]:
+    """Expect a speech to be interrupted by something."""
+    with pytest.raises(SpeakingInterruptedError, match=match) as error:
+        yield
+    assert isinstance(error.value.__cause__, cause), repr(error.value.__cause__)
 
 
 def bytes_by_sentence(chunks: list[SpeechChunk]) -> dict[int, int]:
@@ -43,8 +83,8 @@ async def test_a_text_is_spoken_sentence_by_sentence_on_one_connection(tts_serve
     metrics = speech.metrics
     assert metrics.bytes == 9 * WORD_BYTES
     assert metrics.seconds == 9 * 0.25
-    assert metrics.frames == len(chunks) > 3
-    assert metrics.sentences == 3
+    assert metrics.chunks == len(chunks) > 3
+    assert [round(sentence.seconds, 2) for sentence in metrics.sentences] == [0.5, 1.0, 0.75]
     assert metrics.ttfa_ms is not None
     assert 0 < metrics.ttfa_ms < 1000
     assert metrics.retries == 0
@@ -86,27 +126,47 @@ async def test_a_sentence_lost_before_its_first_audio_is_spoken_again(tts_wire: 
     assert len(endpoint.streams) == 2
 
 
-async def test_a_loss_in_the_middle_of_a_sentence_is_an_error(tts_wire: Any, tts_server: Any) -> None:
+async def test_a_sentence_lost_in_the_middle_is_spoken_again_from_its_start(tts_wire: Any, tts_server: Any) -> None:
     tts_wire.cut_after_down = [60_000]
     async with Synthesizer(tts_server.endpoint(tts_wire.port), model=MODEL, retry=QUICK_RETRY) as voice:
-        heard: list[SpeechChunk] = []
-        with pytest.raises(ConnectionLostError):
-            await listen(voice.speak("one two three four five six seven eight nine ten"), heard)
-        assert 0 < sum(len(chunk.pcm) for chunk in heard) <= 60_000
+        speech = voice.speak("One. Two three four five six seven eight nine ten.")
+        async with asyncio.timeout(20):
+            events = [event async for event in speech]
+        restarts = [index for index, event in enumerate(events) if isinstance(event, Restarted)]
+        assert [events[index] for index in restarts] == [Restarted(utterance=0, sentence=1)]
+        before = [event for event in events[: restarts[0]] if isinstance(event, SpeechChunk)]
+        after = [event for event in events[restarts[0] :] if isinstance(event, SpeechChunk)]
+        assert bytes_by_sentence(before)[0] == WORD_BYTES
+        assert 0 < bytes_by_sentence(before)[1] < 9 * WORD_BYTES
+        assert bytes_by_sentence(after) == {1: 9 * WORD_BYTES}
+        assert speech.metrics.bytes == 10 * WORD_BYTES
+        assert speech.metrics.retries == 1
+        assert [sentence.retries for sentence in speech.metrics.sentences] == [0, 1]
+
+
+async def test_an_error_carries_what_was_spoken(tts_wire: Any, tts_server: Any) -> None:
+    tts_wire.cut_after_down = [60_000]
+    async with Synthesizer(tts_server.endpoint(tts_wire.port), model=MODEL, retry=None) as voice:
+        speech = voice.speak("One two. Three four five six seven eight nine ten.")
+        with pytest.raises(SpeakingInterruptedError) as error:
+            await listen(speech)
+        assert error.value.spoken == ("One two.",)
+        assert 0.5 < error.value.seconds < 1.5
+        assert "One" not in str(error.value)
         assert bytes_by_sentence(await listen(voice.speak("Well."))) == {0: WORD_BYTES}
 
 
 async def test_without_retry_the_first_loss_is_an_error(tts_wire: Any, tts_server: Any) -> None:
     tts_wire.cut_after_up = [600]
     async with Synthesizer(tts_server.endpoint(tts_wire.port), model=MODEL, retry=None) as voice:
-        with pytest.raises(ConnectionLostError):
+        with interrupted(ConnectionLostError):
             await listen(voice.speak("word " * 90))
 
 
 async def test_leaving_the_loop_early_stops_the_voice(tts_server: Any) -> None:
     endpoint = tts_server.endpoint()
     async with Synthesizer(endpoint, model=MODEL) as voice:
-        async for _ in voice.speak("one two three four five. six seven eight."):
+        async for _ in voice.speak(LONG):
             break
         assert bytes_by_sentence(await listen(voice.speak("Next."))) == {0: WORD_BYTES}
     assert len(endpoint.streams) == 2
@@ -118,7 +178,7 @@ async def test_a_text_is_spoken_once_and_alone(tts_server: Any) -> None:
         await listen(speech)
         with pytest.raises(ProtocolError, match="spoken already"):
             await listen(speech)
-        first = aiter(voice.speak("one two three"))
+        first = aiter(voice.speak(LONG))
         await anext(first)
         with pytest.raises(ProtocolError, match="another text"):
             await listen(voice.speak("four"))
@@ -127,7 +187,7 @@ async def test_a_text_is_spoken_once_and_alone(tts_server: Any) -> None:
 
 async def test_leaving_the_synthesizer_in_the_middle_of_a_text(tts_server: Any) -> None:
     async with Synthesizer(tts_server.endpoint(), model=MODEL) as voice:
-        async for _ in voice.speak("one two three four five. six seven eight."):
+        async for _ in voice.speak(LONG):
             break
 
 
@@ -167,20 +227,16 @@ def test_a_wrong_voice_or_language_is_found_before_connecting(
 
 
 async def test_a_voice_the_server_refuses_is_an_error_though_the_session_is_done(tts_server: Any) -> None:
-    endpoint = tts_server.endpoint()
-    voice = Synthesizer(endpoint, model=MODEL)
-    voice._config = json.dumps(json.loads(voice._config) | {"voice": "Nobody"})
-    async with voice:
-        with pytest.raises(ModelError, match="sentence 1"):
+    # A model that is not known by name: its voices are for the server to judge.
+    async with Synthesizer(with_config(tts_server.endpoint(), voice="Nobody"), retry=QUICK_RETRY) as voice:
+        with interrupted(ModelError, "sentence 1.*Nobody"):
             await listen(voice.speak("Hello there."))
 
 
 async def test_a_model_the_server_does_not_have_is_an_error(tts_server: Any) -> None:
     async with Synthesizer(tts_server.endpoint(), model="nope", retry=QUICK_RETRY) as voice:
-        with pytest.raises((ModelError, ConnectionLostError)) as error:
+        with interrupted(ModelError, "nope"):
             await listen(voice.speak("Hello."))
-    assert isinstance(error.value, ModelError)
-    assert "nope" in error.value.message
 
 
 class TestServersThatMisbehave:
@@ -213,27 +269,27 @@ class TestServersThatMisbehave:
         assert all(len(chunk.pcm) % 2 == 0 for chunk in chunks)
 
     async def test_audio_that_went_missing(self, scripted: Callable[..., Any]) -> None:
-        with pytest.raises(ProtocolError, match="10 bytes of audio arrived but 4000 were sent"):
+        with interrupted(ProtocolError, "10 bytes of audio arrived but 4000 were sent"):
             await self.speak(scripted, [self.START, bytes(10), self.end(4000), self.DONE])
 
     async def test_done_without_audio(self, scripted: Callable[..., Any]) -> None:
-        with pytest.raises(ModelError, match="without any audio"):
+        with interrupted(ModelError, "without any audio"):
             await self.speak(scripted, [self.DONE])
 
     async def test_an_error_flag_without_an_error_event(self, scripted: Callable[..., Any]) -> None:
-        with pytest.raises(ModelError, match="broke off"):
+        with interrupted(ModelError, "broke off"):
             await self.speak(scripted, [self.START, bytes(10), self.end(10, error=True), self.DONE])
 
     async def test_another_sample_rate(self, scripted: Callable[..., Any]) -> None:
-        with pytest.raises(ProtocolError, match="16000 Hz instead of 24000"):
+        with interrupted(ProtocolError, "16000 Hz instead of 24000"):
             await self.speak(scripted, [self.START.replace("24000", "16000")])
 
     async def test_silence_instead_of_a_voice(self, scripted: Callable[..., Any]) -> None:
-        with pytest.raises(DeadlineError, match="no audio within"):
+        with interrupted(DeadlineError, "no audio within"):
             await self.speak(scripted, [self.START], first_audio=0.2)
 
     async def test_a_voice_that_stops_halfway(self, scripted: Callable[..., Any]) -> None:
-        with pytest.raises(DeadlineError, match="no more audio within"):
+        with interrupted(DeadlineError, "no more audio within"):
             await self.speak(scripted, [self.START, bytes(100)], next_audio=0.2)
 
     async def test_silence_in_front_counts_for_the_first_sound(self, scripted: Callable[..., Any]) -> None:
