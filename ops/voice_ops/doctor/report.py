@@ -1,0 +1,98 @@
+"""The lines on a terminal: grouped, in columns that narrow terminals fold, and readable without colour."""
+
+import itertools
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from voice_ops.doctor.check import Check, Status
+from voice_ops.doctor.examination import Examination
+
+NARROW = 76
+"""Columns below which the name of a check gets a row of its own."""
+
+_NAME_COLUMNS = 22
+
+_MARKS = {Status.PASS: "✓", Status.WARN: "!", Status.FAIL: "✗", Status.SKIP: "·"}
+_STYLES = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.SKIP: "dim"}
+_PLAIN = {"✓": "+", "✗": "x", "·": "-", "→": ">"}
+
+
+def show(examination: Examination, console: Console) -> None:
+    """Print every line, and a last one that says whether a deploy can begin."""
+    plain = not console.encoding.lower().startswith("utf")
+    narrow = console.width < NARROW
+    with console.capture() as printed:
+        for group, checks in examination.groups.items():
+            if checks:
+                console.print(Text(group, style="bold"))
+                console.print(Padding(_rows(_folded(checks), narrow=narrow, plain=plain), (0, 0, 1, 1)))
+        console.print(_verdict(examination))
+    # Columns are filled up with spaces, which are in the way of who copies a command.
+    for line in printed.get().splitlines():
+        console.file.write(f"{line.rstrip()}\n")
+    console.file.flush()
+
+
+def _folded(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Put neighbours that were not looked at for the same reason into one line."""
+    folded: list[Check] = []
+    for _, same in itertools.groupby(checks, lambda check: (check.status, check.detail, check.advice)):
+        found = list(same)
+        if len(found) == 1 or found[0].status is not Status.SKIP:
+            folded += found
+        else:
+            names = ", ".join(check.id for check in found)
+            folded.append(Check(f"{len(found)} checks", Status.SKIP, f"{found[0].detail} ({names})", found[0].advice))
+    return tuple(folded)
+
+
+def _rows(checks: tuple[Check, ...], *, narrow: bool, plain: bool) -> RenderableType:
+    if narrow:
+        rows: list[RenderableType] = []
+        for check in checks:
+            rows.append(Text.assemble(_status(check, plain=plain), "  ", (check.id, "bold")))
+            rows.append(Padding(_found(check, plain=plain), (0, 0, 0, 3)))
+        return Group(*rows)
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=_NAME_COLUMNS)
+    table.add_column(ratio=1, overflow="fold")
+    for check in checks:
+        style = "dim" if check.status is Status.SKIP else ""
+        table.add_row(_status(check, plain=plain), Text(check.id, style=style), _found(check, plain=plain))
+    return table
+
+
+def _status(check: Check, *, plain: bool) -> Text:
+    mark = _MARKS[check.status]
+    return Text(f"{_PLAIN.get(mark, mark) if plain else mark} {check.status}", style=_STYLES[check.status])
+
+
+def _found(check: Check, *, plain: bool) -> RenderableType:
+    detail = Text(check.detail, style="dim" if check.status is Status.SKIP else "")
+    if not check.advice:
+        return detail
+    advice = Table.grid(padding=(0, 1, 0, 0))
+    advice.add_column(no_wrap=True)
+    advice.add_column(overflow="fold")
+    advice.add_row(_PLAIN["→"] if plain else "→", Text(check.advice, style="cyan"))
+    return Group(detail, advice)
+
+
+def _verdict(examination: Examination) -> Text:
+    counts = {status: examination.count(status) for status in Status}
+    parts = [
+        f"{counts[Status.PASS]} passed",
+        *([f"{counts[Status.WARN]} to read"] if counts[Status.WARN] else []),
+        *([f"{counts[Status.FAIL]} failed"] if counts[Status.FAIL] else []),
+        *([f"{counts[Status.SKIP]} not looked at"] if counts[Status.SKIP] else []),
+    ]
+    if examination.failed:
+        failures = ", ".join(check.id for check in examination.checks if check.status is Status.FAIL)
+        verdict = Text(f"Stage {examination.stage} cannot be deployed like this: {failures}", style="bold red")
+    else:
+        verdict = Text(f"Nothing stands in the way of stage {examination.stage}", style="bold green")
+    return Text.assemble(verdict, f"\n{', '.join(parts)}")
