@@ -5,13 +5,14 @@ build context's own code as plain processes. So `build` keeps a copy of the cont
 and `push` puts it into the image store. `CDK_DOCKER` names the executable that `write_wrapper` makes.
 
 The CDK CLI calls `login`, `inspect`, `images`, `build`, `tag` and `push`, and reads nothing but exit codes
-and the output of `images`.
+and the output of `images`. `info` is for who asks before a deploy what would build the images.
 
 SageMaker refuses an image index with provenance attestations, which Docker's builder adds unless it is told not to.
 So a build here fails where a real one would make an image that cannot be deployed.
 """
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -66,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--built", type=Path, required=True)
     parser.add_argument("--pushed", type=Path, required=True)
     parser.add_argument("--config", help="Docker's client configuration; there is nothing to configure")
-    parser.add_argument("command", choices=["login", "inspect", "images", "build", "tag", "push"])
+    parser.add_argument("command", choices=["login", "inspect", "images", "build", "tag", "push", "info"])
     given, rest = parser.parse_known_args(arguments)
+    if given.command == "info":
+        return _inform(given.built)
     built, pushed = ImageStore(given.built), ImageStore(given.pushed)
     try:
         return _run(given.command, rest, built, pushed)
@@ -124,6 +127,19 @@ def _build(options: Sequence[str], built: ImageStore) -> int:
     labels = labels_of(dockerfile.read_text(encoding="utf-8"), build_args, given.target)
     for tag in given.tag:
         built.save(StoredImage(tag, context, dockerfile, build_args, given.platform, labels))
+    return 0
+
+
+def _inform(built_dir: Path) -> int:
+    """Write what `docker info --format '{{json .}}'` does, as far as it means something where nothing is built."""
+    described = {
+        "OperatingSystem": "Docker, stand-in of the local cloud",
+        "ServerVersion": "stand-in",
+        "OSType": "linux",
+        "Architecture": "x86_64",
+        "DockerRootDir": str(built_dir),
+    }
+    print(json.dumps(described))  # noqa: T201 (a command's output)
     return 0
 
 
