@@ -1,9 +1,12 @@
 """A local cloud in a process of its own, with both voices deployed by the real CDK CLI."""
 
+import json
 import os
 import selectors
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,11 @@ VOICE = Path(sys.executable).parent / "voice"
 RECORDINGS = ROOT / "tests" / "recordings"
 
 DEPLOY_SECONDS = 240
+"""Start, synth, bootstrap and deploy: 40 s on two idle cores."""
 COMMAND_SECONDS = 90
+"""One `voice` command about a few seconds of audio."""
+STOP_SECONDS = 30
+"""An orderly end, containers included."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,63 @@ class DeployedCloud:
         """Process ids of the running containers' processes whose command line holds `name`."""
         descendants = psutil.Process(self.process.pid).children(recursive=True)
         return [child.pid for child in descendants if any(name in part for part in child.cmdline())]
+
+
+@contextmanager
+def deployed_cloud(
+    folder: Path, *, stage: str = "dev", home: Path | None = None, keep: bool = False
+) -> Iterator[DeployedCloud]:
+    """Run a local cloud with a stage deployed to it, as long as the block runs.
+
+    Args:
+        folder: holds its log and its run folder.
+        stage: the stage of this project to deploy.
+        home: a home folder of its own, so that it is no part of the user's; None leaves it the user's, who then finds
+            it with `voice local status`.
+        keep: leave it running after the block.
+
+    Raises:
+        AssertionError: it did not come up, or did not end in order; with the end of its log.
+    """
+    log = folder / "cloud.log"
+    run_dir = folder / "run"
+    apart = {} if home is None else {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [VOICE, "local", "up", "--deploy", "--stage", stage, "--data-port", "0", "--run-dir", run_dir],
+            cwd=ROOT,
+            env={**os.environ, **apart},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=keep,  # the Ctrl-C that ends the tests must not end it then
+        )
+    code = None
+    try:
+        line = first_line(process, DEPLOY_SECONDS)
+        assert line, f"no line within {DEPLOY_SECONDS} s:\n{log.read_text()[-4000:]}"
+        yield DeployedCloud(json.loads(line), process, log, run_dir, home or Path.home())
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if not keep:
+            code = end(process)
+    assert keep or code == 0, log.read_text()[-4000:]
+
+
+def end(process: subprocess.Popen[str]) -> int:
+    """Ask a cloud to end, kill it when it does not; return its exit code."""
+    process.terminate()
+    try:
+        code = process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait(STOP_SECONDS)
+    assert process.stdout is not None
+    process.stdout.close()
+    return code
 
 
 def first_line(process: subprocess.Popen[str], seconds: float) -> str:

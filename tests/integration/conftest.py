@@ -1,100 +1,229 @@
-"""Where the suite runs: the local cloud, which it deploys and takes down itself, or a stage on AWS that is deployed.
+"""Where the suite runs: the local cloud, which it deploys and takes down itself, or a stage on AWS.
 
 make integration TARGET=local
 make integration TARGET=aws STAGE=dev
+
+docs/integration.md has the options and what a run leaves behind.
 """
 
-import json
 import os
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import boto3
 import pytest
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.e2e.deployed_cloud import DEPLOY_SECONDS, ROOT, VOICE, first_line
+from stacks.settings import load_settings, read_context
+from tests.e2e.deployed_cloud import ROOT, deployed_cloud
+from tests.integration.cost import cost_line
+from tests.integration.measuring import Measuring
+from tests.integration.stage import SERVICES, DeployedStage
+from voice_local.isolation import leading_elsewhere
+from voice_local.running_cloud import CloudDescription
+from voice_ops.errors import OpsError
+from voice_ops.live_config import StageNotDeployedError, live_config
 
-HOURLY_DOLLARS = 2.25
-"""Both voices on ml.g6.xlarge, us-east-1 (docs/costs.md)."""
+PATIENCE = {"local": 60.0, "aws": 3600.0}
+"""Seconds to wait for an endpoint that is still created or updated: a container here starts in seconds; on AWS a
+guarded update takes up to an hour."""
 
-COMMAND_SECONDS = 120
+_MEASURING = pytest.StashKey[Measuring]()
+_NO_ACCOUNT = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--target", choices=("local", "aws"), default="local", help="where the stage is deployed")
-    parser.addoption("--stage", default="dev", help="the stage to test")
+    group = parser.getgroup("integration")
+    group.addoption("--target", choices=("local", "aws"), default="local", help="where the stage is deployed")
+    group.addoption("--stage", default="dev", help="the stage to test")
+    group.addoption("--deploy", action="store_true", help="deploy the stage when it is not there (AWS: costs money)")
+    group.addoption("--destroy", action="store_true", help="destroy the stage at the end, whoever deployed it")
+    group.addoption("--keep", action="store_true", help="keep the stage, whoever deployed it")
+    group.addoption("--slow", action="store_true", help="the slow tests too: sessions of 10 minutes and more")
+    group.addoption("--patience", type=float, metavar="SECONDS", help="for an endpoint that is still being created")
+    group.addoption("--results", type=Path, metavar="DIR", help="where the run's files go (default: build/integration)")
 
 
-@dataclass(frozen=True)
-class DeployedStage:
-    """A deployed stage, and the environment that reaches it."""
+@pytest.hookimpl(tryfirst=True)  # before the plugin that writes the JUnit file looks where it goes
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: minutes of audio in real time (--slow, or -m slow)")
+    config.addinivalue_line("markers", "aws_only: what the local cloud does not imitate")
+    config.addinivalue_line("markers", "last: takes the stage down, so it runs after everything else")
+    target, stage = config.getoption("--target"), config.getoption("--stage")
+    if config.getoption("--keep") and config.getoption("--destroy"):
+        raise pytest.UsageError("--keep and --destroy exclude each other")
+    if target == "aws" and (missing := _missing_account()):
+        settings = load_settings(read_context(ROOT / "cdk.json"), stage)
+        config.stash[_NO_ACCOUNT] = f"no AWS credentials: {missing}; {cost_line(settings)}"
+        return
+    if config.option.collectonly:
+        return
+    began = datetime.now(UTC)
+    results = config.getoption("--results") or ROOT / "build" / "integration"
+    folder = results / f"{began:%Y-%m-%dT%H%M%SZ}-{target}-{stage}"
+    folder.mkdir(parents=True, exist_ok=True)
+    slow = bool(config.getoption("--slow") or "slow" in config.option.markexpr)
+    config.stash[_MEASURING] = Measuring(target, stage, slow, folder, began)
+    if not config.option.xmlpath:
+        config.option.xmlpath = str(folder / "junit.xml")
 
-    stage: str
-    environment: Mapping[str, str]
-    client: Callable[[str], Any]
-    """Returns a boto3 client of a service, in the account of the stage."""
 
-    def voice(self, *arguments: str | Path) -> dict[str, Any]:
-        done = subprocess.run(
-            [VOICE, *arguments, "--stage", self.stage, "--json"],
-            env=dict(self.environment),
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        result: dict[str, Any] = json.loads(done.stdout)
-        return result
+def _missing_account() -> str | None:
+    """Return what keeps the environment from leading to an account; None when nothing does."""
+    try:
+        session = boto3.Session()
+        found = session.get_credentials() is not None
+    except BotoCoreError as error:
+        return str(error)
+    if not found:
+        return "the AWS SDK finds none"
+    return None if session.region_name else "there is no region, set AWS_REGION"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    measuring = config.stash.get(_MEASURING, None)
+    slow = measuring.slow if measuring is not None else bool(config.getoption("--slow"))
+    target = config.getoption("--target")
+
+    def wanted(item: pytest.Item) -> bool:
+        if item.get_closest_marker("slow") is not None and not slow:
+            return False
+        if item.get_closest_marker("aws_only") is not None and target != "aws":
+            return False
+        return item.get_closest_marker("last") is None or _destroys(config)
+
+    left_out = [item for item in items if not wanted(item)]
+    kept = [item for item in items if wanted(item)]
+    config.hook.pytest_deselected(items=left_out)
+    # What the endpoints are comes first, for it explains what fails after it.
+    items[:] = sorted(
+        kept,
+        key=lambda item: (item.get_closest_marker("last") is not None, item.path.name != "test_endpoints.py"),
+    )
+
+
+def _destroys(config: pytest.Config) -> bool:
+    """Whether this run may destroy the stage: one it deploys itself, or one it is told to."""
+    itself = config.getoption("--target") == "local" or config.getoption("--deploy")
+    return bool(config.getoption("--destroy") or itself) and not config.getoption("--keep")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def account(request: pytest.FixtureRequest) -> None:
+    """Skip everything, for one reason, where nothing can be reached."""
+    if reason := request.config.stash.get(_NO_ACCOUNT, None):
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
-def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStage]:
-    stage = request.config.getoption("--stage")
-    if request.config.getoption("--target") == "local":
-        yield from _local(stage, tmp_path_factory.mktemp("cloud"))
-    else:
-        yield _aws(stage)
+def measuring(request: pytest.FixtureRequest, account: None) -> Measuring:
+    """The run's figures."""
+    del account
+    return request.config.stash[_MEASURING]
 
 
-def _aws(stage: str) -> DeployedStage:
-    session = boto3.Session()
+@pytest.fixture(scope="session")
+def stage(request: pytest.FixtureRequest, measuring: Measuring) -> Iterator[DeployedStage]:
+    """The stage, deployed."""
+    config = request.config
+    target: Literal["local", "aws"] = config.getoption("--target")
+    wanted = DeployedStage(
+        stage=measuring.stage,
+        target=target,
+        settings=load_settings(read_context(ROOT / "cdk.json"), measuring.stage),
+        patience=config.getoption("--patience") or PATIENCE[target],
+    )
+    running = _on_local_cloud(wanted, config, measuring) if target == "local" else _on_aws(wanted, config, measuring)
+    for stage in running:
+        measuring.region = stage.region
+        measuring.endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
+        yield stage
+
+
+def _on_local_cloud(stage: DeployedStage, config: pytest.Config, measuring: Measuring) -> Iterator[DeployedStage]:
+    keep = config.getoption("--keep")
+    with (
+        deployed_cloud(measuring.folder, stage=stage.stage, keep=keep) as cloud,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        # From here on this process, and every one it starts, reaches the local cloud and nothing else.
+        for name in leading_elsewhere(os.environ):
+            environment.delenv(name)
+        for name, value in CloudDescription.model_validate(cloud.description).variables().items():
+            environment.setenv(name, value)
+        stage.created = True
+        stage.cdk_app = cloud.run_dir / "deployment" / "cdk.out"
+        yield stage
+    if not keep:
+        shutil.rmtree(cloud.run_dir, ignore_errors=True)  # images and containers' logs, which only it can use
+
+
+def _on_aws(stage: DeployedStage, config: pytest.Config, measuring: Measuring) -> Iterator[DeployedStage]:
+    log = measuring.folder / "cdk.log"
     try:
-        found = session.get_credentials() is not None and session.region_name is not None
-    except BotoCoreError as error:
-        pytest.skip(
-            f"no AWS credentials ({error}); a run keeps both voices busy for minutes, about ${HOURLY_DOLLARS}/h"
+        paused = [service for service in SERVICES if live_config(stage.stage, service, stage.client).paused]
+        assert not paused, (
+            f"stage {stage.stage} is paused: bring it back with npx cdk deploy --all -c stage={stage.stage}"
         )
-    if not found:
-        pytest.skip(f"no AWS credentials or region; a run keeps both voices busy, about ${HOURLY_DOLLARS}/h")
-    return DeployedStage(stage, os.environ, session.client)
-
-
-def _local(stage: str, folder: Path) -> Iterator[DeployedStage]:
-    from voice_local.isolation import isolated_client
-    from voice_local.running_cloud import CloudDescription
-
-    log = folder / "cloud.log"
-    command = [VOICE, "local", "up", "--deploy", "--stage", stage, "--data-port", "0", "--run-dir", folder / "run"]
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True
-        )
+    except StageNotDeployedError as error:
+        if not config.getoption("--deploy"):
+            pytest.fail(f"{error}; or let the suite deploy it (DEPLOY=1)", pytrace=False)
+        stage.deploy(log)
+    except OpsError as error:
+        pytest.fail(str(error), pytrace=False)
     try:
-        line = first_line(process, DEPLOY_SECONDS)
-        assert line, f"no local cloud within {DEPLOY_SECONDS} s:\n{log.read_text()[-4000:]}"
-        cloud = CloudDescription.model_validate_json(line)
-        yield DeployedStage(
-            stage,
-            cloud.environment(os.environ),
-            lambda service: isolated_client(service, identity=cloud.identity, endpoint_url=cloud.control_plane),
-        )
+        yield stage
     finally:
-        process.terminate()
-        process.wait(30)
-        assert process.stdout is not None
-        process.stdout.close()
+        # Also after Ctrl-C: what this run deployed costs money by the hour.
+        if stage.created and not stage.destroyed and not config.getoption("--keep"):
+            stage.destroy(log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def facts(stage: DeployedStage, measuring: Measuring) -> None:
+    """Note what the endpoints run on, where there are any; what is wrong with them is the tests' to say."""
+    for service in SERVICES:
+        try:
+            measuring.endpoints[service] = stage.facts(service)
+        except (ClientError, LookupError):
+            continue
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    measuring = item.config.stash.get(_MEASURING, None)
+    if measuring is not None and (report.when == "call" or report.outcome != "passed"):
+        said = call.excinfo.exconly(tryshort=True) if call.excinfo is not None else ""
+        name = item.nodeid.removeprefix("tests/integration/")
+        measuring.outcome(name, report.outcome, report.duration, said)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    measuring = session.config.stash.get(_MEASURING, None)
+    if measuring is not None and measuring.tests:
+        measuring.report(failed=exitstatus != pytest.ExitCode.OK).write(measuring.folder)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    measuring = config.stash.get(_MEASURING, None)
+    if measuring is None or not measuring.tests:
+        return
+    terminalreporter.section("measured")
+    for name, figure in sorted(measuring.report(failed=False).figures.items()):
+        terminalreporter.line(
+            f"{name:28} {figure.unit:6} {figure.count:4} values   p50 {figure.p50:10.3f}   p95 {figure.p95:10.3f}"
+        )
+    terminalreporter.line(f"report: {measuring.folder}/report.md")
+    if config.getoption("--keep"):
+        terminalreporter.line(_how_to_end(config))
+
+
+def _how_to_end(config: pytest.Config) -> str:
+    if config.getoption("--target") == "local":
+        return "the local cloud runs on (KEEP=1): `voice local env` leads to it, `voice local down` ends it"
+    return f"stage {config.getoption('--stage')} is kept and costs money by the hour: make destroy STAGE=..."
