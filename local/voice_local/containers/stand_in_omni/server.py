@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Response, WebSocket
+from fastapi import FastAPI, Request, Response, WebSocket
 
+from voice_local.containers.stand_in_omni.plain_request import SPEECH_ROUTE, answer_invocation, answer_speech
 from voice_local.containers.stand_in_omni.request import VOICES
 from voice_local.containers.stand_in_omni.session import SpeechService, SpeechSession
 
@@ -38,6 +39,14 @@ def omni_app(service: SpeechService) -> FastAPI:
     @app.get("/v1/audio/voices")
     async def voices() -> dict[str, list[str]]:
         return {"voices": list(VOICES)}
+
+    @app.post("/invocations")
+    async def invocations(request: Request) -> Response:
+        return await answer_invocation(request, service)
+
+    @app.post(SPEECH_ROUTE)
+    async def whole_speech(request: Request) -> Response:
+        return await answer_speech(request, service)
 
     @app.websocket("/v1/audio/speech/stream")
     async def speech_stream(websocket: WebSocket) -> None:
