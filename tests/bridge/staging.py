@@ -1,6 +1,7 @@
 """Real processes for the bridge's tests: the bridge, and a scripted vLLM that can be killed, stopped or flooded."""
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from websockets.exceptions import ConnectionClosed
 CONTEXT = Path(__file__).parents[2] / "container_assets" / "voxtral_bridge"
 SCRIPTED_VLLM = Path(__file__).with_name("scripted_vllm.py")
 DEADLINE = 15.0
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 AUDIO = "AAAA" * 854  # 80 ms of silence in base64, as clients send it
 UPDATE = {"type": "session.update", "model": "m"}
@@ -125,6 +128,12 @@ def ping(port: int) -> int:
         return error.code
 
 
+def _die_with_the_tests() -> None:
+    """Runs in the child: SIGKILL for it should the test run be killed (Linux; elsewhere only orderly ends count)."""
+    if sys.platform == "linux":
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Stage:
     """Starts processes and ends them all after the test."""
 
@@ -142,7 +151,12 @@ class Stage:
         }
         with output.open("wb") as sink:
             popen = subprocess.Popen(
-                command, env=inherited | environment, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                env=inherited | environment,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - one system call, loaded before
             )
         return popen, output
 
