@@ -1,0 +1,1 @@
+"""The web page: speak, transcribe and talk in a browser, from one process that listens on loopback only."""

@@ -1,0 +1,4 @@
+// Defines the live part of each tab as an element of its own.
+import "./speak.js";
+import "./talk.js";
+import "./transcribe.js";
