@@ -1,6 +1,9 @@
 """Finds the commands that other packages bring (entry-point group `voice.commands`) and loads each when it is used."""
 
+import ast
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -48,7 +51,19 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def _listed(plugin: EntryPoint) -> Any:
-    return TyperCommand(plugin.name, help=f"See `voice {plugin.name} --help`.")
+    return TyperCommand(plugin.name, help=_summary(plugin) or f"See `voice {plugin.name} --help`.")
+
+
+def _summary(plugin: EntryPoint) -> str:
+    """Return what the plug-in's module says of its command, "`voice NAME`: what it does.", read and not imported."""
+    try:
+        spec = find_spec(plugin.module)
+        source = Path(spec.origin).read_text() if spec is not None and spec.origin is not None else ""
+        docstring = ast.get_docstring(ast.parse(source)) or ""
+    except (ImportError, OSError, SyntaxError, UnicodeDecodeError):
+        return ""  # using the command says why
+    command, colon, summary = docstring.partition("\n\n")[0].replace("\n", " ").partition(": ")
+    return summary[:1].upper() + summary[1:] if colon and command == f"`voice {plugin.name}`" else ""
 
 
 def _load(plugin: EntryPoint) -> Any:

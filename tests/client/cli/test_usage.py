@@ -31,6 +31,7 @@ def test_the_group_names_its_exit_codes(voice_here: Any) -> None:
     assert result.returncode == 0
     assert "3 credentials or endpoint" in result.stdout
     assert {"transcribe", "speak"} <= set(result.stdout.split())
+    assert "Run the local cloud" in result.stdout, "what a command of another package does is not told"
 
 
 @pytest.mark.parametrize(
