@@ -103,13 +103,14 @@ def _of_docker(command: str, answer: Mapping[str, Any], environment: Mapping[str
     elsewhere = environment.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:", "http"))
     desktop = "Desktop" in system
     root = answer.get("DockerRootDir")
+    version = str(answer.get("ServerVersion", ""))
     return Builder(
         command=command,
-        name=" ".join(part for part in (system, str(answer.get("ServerVersion", ""))) if part) or command,
+        name=" ".join(part for part in (system, version) if part and part != STAND_IN) or command,
         architecture=str(answer.get("Architecture", "")),
         storage=Path(root) if root and not elsewhere and not desktop else None,
         emulates=desktop,
-        stand_in=answer.get("ServerVersion") == STAND_IN,
+        stand_in=version == STAND_IN,
     )
 
 
@@ -178,7 +179,7 @@ def _disk(builder: Builder, limits: Limits) -> Check:
         free = shutil.disk_usage(folder).free / GB
     except OSError as error:
         return warned("disk", f"{folder} cannot be looked at: {error}", f"make sure that it has {needed:g} GB free")
-    found = f"{free:,.0f} GB free of {needed:,.0f} needed, in {builder.storage}"
+    found = f"{free:,.0f} GB free, {needed:,.0f} needed, in {builder.storage}"
     if free < needed:
         prune = "" if builder.stand_in else f" (`{builder.command} system prune -a` removes unused images)"
         return failed("disk", found, f"free {needed - free:,.0f} GB there{prune}, or move the builder's storage")

@@ -156,9 +156,9 @@ def _judge(
     # The stage's own instances are part of its demand, whether they run already or not.
     others = sum(count for endpoint, count in in_use.items() if endpoint not in demand.endpoints)
     deploy, update = others + demand.instances, others + 2 * demand.instances
-    found = f"{quota.value:g} of {deploy} needed, {update} for an update"
+    found = f"{quota.value:g} allowed; {deploy} needed, {update} while an update runs"
     if others:
-        found += f"; other endpoints use {others}"
+        found += f", {others} of them by other endpoints"
     if not seen_all:
         found += f"; only the first {subject.limits.endpoints} endpoints were counted"
     if quota.value < deploy:
