@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -49,6 +49,8 @@ UP = "x" * 5_500
 DOWN = bytes(4_000)
 RATE = 8.0
 GOALS = {"pingpong_p99_ms": 3.0, "cpu_us_per_message": 150.0, "streams_held": 100, "held_p99_ms": 30.0}
+WAYS = ("client", "raw", "stock")
+PARTS = ("pingpong", "cpu", "streams")
 STEP_SECONDS = 60.0
 """Longest time of one step of the measurement; a step that takes longer has failed."""
 
@@ -306,39 +308,61 @@ async def hold(opening: Opening, counts: list[int], seconds: float, result: Meas
 async def measure(options: argparse.Namespace, container_port: int, plane: dict[str, str]) -> dict[str, Measured]:
     """Let the three ways take turns."""
     counts = [int(count) for count in options.streams.split(",")]
-    found: dict[str, Measured] = {}
+    found = {name: Measured() for name in options.ways}
     async with client_way(plane) as client, stock_way(plane) as stock:
-        ways = {"client": client, "raw": raw_way(container_port), "stock": stock}
+        every = {"client": client, "raw": raw_way(container_port), "stock": stock}
+        ways = {name: every[name] for name in options.ways}
         rounds = {name: Rounds() for name in ways}
         for _ in range(options.rounds):
             for name, way in ways.items():
-                await pingpong(way, options.exchanges, rounds[name])
-                await one_way(way, options.exchanges if name == "stock" else 4 * options.exchanges, rounds[name])
+                if "pingpong" in options.parts:
+                    await pingpong(way, options.exchanges, rounds[name])
+                if "cpu" in options.parts:
+                    await one_way(way, options.exchanges if name == "stock" else 4 * options.exchanges, rounds[name])
         for name, way in ways.items():
-            done = rounds[name]
-            result = found[name] = Measured(
-                pingpong_p50_ms=round(statistics.median(done.latencies) * 1000, 3),
-                pingpong_p99_ms=round(percentile(done.latencies, 0.99), 3),
-                pingpong_cpu_us=round(done.pingpong_cpu / len(done.latencies) * 1e6, 1),
-                cpu_us_per_message=round(done.one_way_cpu / done.one_way_messages * 1e6, 1),
-                one_way_per_second=round(done.one_way_messages / done.one_way_seconds),
-            )
-            await hold(way, counts, options.seconds, result)
+            summarize(rounds[name], found[name])
+            if "streams" in options.parts:
+                await hold(way, counts, options.seconds, found[name])
     return found
+
+
+def summarize(rounds: Rounds, result: Measured) -> None:
+    """Put the figures of what was measured into `result`."""
+    if rounds.latencies:
+        result.pingpong_p50_ms = round(statistics.median(rounds.latencies) * 1000, 3)
+        result.pingpong_p99_ms = round(percentile(rounds.latencies, 0.99), 3)
+        result.pingpong_cpu_us = round(rounds.pingpong_cpu / len(rounds.latencies) * 1e6, 1)
+    if rounds.one_way_messages:
+        result.cpu_us_per_message = round(rounds.one_way_cpu / rounds.one_way_messages * 1e6, 1)
+        result.one_way_per_second = round(rounds.one_way_messages / rounds.one_way_seconds)
 
 
 def show(found: dict[str, Measured]) -> None:
     """Print a table and whether the goals are met."""
     names = list(found)
     print(f"{'':22}" + "".join(f"{name:>12}" for name in names))
-    for key in asdict(found["client"]):
+    for key in asdict(Measured()):
         print(f"{key:22}" + "".join(f"{asdict(found[name])[key]!s:>12}" for name in names))
+    if "client" not in found:
+        return
     client = found["client"]
     print(
         f"goals: ping-pong p99 {client.pingpong_p99_ms} ms of {GOALS['pingpong_p99_ms']}, "
         f"CPU {client.cpu_us_per_message} us of {GOALS['cpu_us_per_message']}, "
         f"{client.streams_held} streams of {GOALS['streams_held']}"
     )
+
+
+def subset(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return a parser of comma-separated names that are known."""
+
+    def parse(given: str) -> list[str]:
+        names = given.split(",")
+        if unknown := [name for name in names if name not in known]:
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+        return names
+
+    return parse
 
 
 def main() -> None:
@@ -348,6 +372,8 @@ def main() -> None:
     parser.add_argument("--exchanges", type=int, default=300, help="ping-pongs in a round (default: 300)")
     parser.add_argument("--streams", default="20,40,80,100,120", help="numbers of paced streams, rising")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a run of paced streams (default: 8)")
+    parser.add_argument("--ways", type=subset(WAYS), default=WAYS, help=f"some of {','.join(WAYS)} (default: all)")
+    parser.add_argument("--parts", type=subset(PARTS), default=PARTS, help=f"some of {','.join(PARTS)} (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--container", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -368,7 +394,7 @@ def main() -> None:
         os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
         found = asyncio.run(measure(options, int(port), plane))
     if options.json:
-        client = asdict(found.pop("client"))
+        client = asdict(found.pop("client")) if "client" in found else {}
         print(json.dumps({**client, **{name: asdict(result) for name, result in found.items()}}))
     else:
         show(found)

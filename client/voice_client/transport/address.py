@@ -1,6 +1,5 @@
 """The address of SageMaker's HTTP/2 runtime, and which certificate authorities to trust there."""
 
-import asyncio
 import os
 import re
 import ssl
@@ -33,6 +32,14 @@ class StreamAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"https://{host}:{self.port}"
 
+    def tls_context(self) -> ssl.SSLContext:
+        """Return what verifies the server and offers it HTTP/2, and nothing else. Reads the system's authorities."""
+        # The system's are loaded only when there are no given ones.
+        context = ssl.create_default_context(cadata=_pem_text(self.authorities) if self.authorities else None)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["h2"])
+        return context
+
 
 def resolve_address(
     region: str, *, endpoint_url: str | None, ca_bundle: Path | None, environment: Mapping[str, str] | None = None
@@ -55,27 +62,6 @@ def resolve_address(
     else:
         host, port = _configured_or_regional(region, environment)
     return StreamAddress(host, port, _read_authorities(ca_bundle, environment))
-
-
-async def certificate_problem(address: StreamAddress, *, deadline_seconds: float) -> str | None:
-    """Shake hands with the server once, only to learn what is wrong with its certificate.
-
-    Returns:
-        What the verification said, or None when the certificate is fine or the server cannot be asked.
-    """
-    # The system's authorities are loaded only when there are no given ones, as for the real connection.
-    context = ssl.create_default_context(cadata=_pem_text(address.authorities) if address.authorities else None)
-    context.set_alpn_protocols(["h2"])
-    try:
-        async with asyncio.timeout(deadline_seconds):
-            _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
-            writer.close()
-            await writer.wait_closed()
-    except ssl.SSLCertVerificationError as error:
-        return error.verify_message
-    except OSError:  # TimeoutError among them: there is nothing to say about the certificate
-        return None
-    return None
 
 
 def _configured_or_regional(region: str, environment: Mapping[str, str]) -> tuple[str, int]:

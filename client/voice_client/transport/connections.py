@@ -1,100 +1,39 @@
-"""HTTP/2 connections over the AWS CRT, shared by streams.
-
-Written against the CRT's public classes. The SDK's stock CRT transport makes one connection for each concurrent open,
-waits for ever on a full one, and puts no bound on what a server may send ahead.
-"""
+"""HTTP/2 connections to one address, shared by streams; a further one is made when all are full."""
 
 import asyncio
-import contextlib
 import copy
-from concurrent.futures import Future as ThreadFuture
-from typing import Any, Self
+import os
+import socket
+import ssl
 
-from awscrt import http as crt_http
-from awscrt import io as crt_io
-
+from voice_client.blocking import call_blocking
 from voice_client.errors import ProtocolError
-from voice_client.transport.address import StreamAddress, certificate_problem
+from voice_client.transport.address import StreamAddress
+from voice_client.transport.connection import Connection
 from voice_client.transport.faults import connect_failure, untrusted_certificate
 from voice_client.transport.settings import TransportSettings
-from voice_client.transport.socket_options import open_descriptors, tune_new_sockets
-
-STREAMS_BEFORE_SETTINGS = 100
-"""Streams a connection may carry when the server sets no limit: the least RFC 9113 recommends a server to allow."""
-
-
-class Connection:
-    """One HTTP/2 connection and how many streams it carries."""
-
-    def __init__(self, binding: Any) -> None:
-        self.binding = binding
-        self.limit = STREAMS_BEFORE_SETTINGS
-        self.retired = False
-        """True when no further stream may be opened on it."""
-        self._reserved = 0
-        self._abandoned: set[object] = set()
-
-    @property
-    def usable(self) -> bool:
-        """Whether one more stream may be opened."""
-        return not self.retired and self._reserved < self.limit and self.open
-
-    @property
-    def open(self) -> bool:
-        """Whether it is still connected."""
-        return bool(self.binding.is_open())
-
-    def reserve(self) -> Self:
-        """Count one more stream."""
-        self._reserved += 1
-        return self
-
-    def release(self, exchange: object) -> None:
-        """Count one stream less: it is over, or was never begun."""
-        self._reserved -= 1
-        self._abandoned.discard(exchange)
-        self._close_when_idle()
-
-    def abandon(self, exchange: object) -> None:
-        """Give up on a stream that does not end.
-
-        The CRT cannot reset a single stream from Python, so the connection takes no new ones, and closes as soon as
-        only abandoned streams are left on it.
-        """
-        self._abandoned.add(exchange)
-        self.retired = True
-        self._close_when_idle()
-
-    def _close_when_idle(self) -> None:
-        if self.retired and self._reserved <= len(self._abandoned):
-            self.close()
-
-    def close(self) -> "ThreadFuture[None]":
-        """Close it, with all its streams. Idempotent; the future completes when the socket is gone."""
-        self.retired = True
-        closing: ThreadFuture[None] = self.binding.close()
-        return closing
 
 
 class ConnectionPool:
-    """Connections to one address, shared by streams; a further one is made when all are full.
+    """Connections to one address.
 
-    Owns the CRT's event-loop thread; `close` ends it.
+    Args:
+        address: where to connect.
+        tls: verifies the server, and offers HTTP/2.
+        endpoint: for errors.
+        settings: deadlines and limits.
     """
 
-    def __init__(self, address: StreamAddress, *, endpoint: str, settings: TransportSettings) -> None:
+    def __init__(
+        self, address: StreamAddress, tls: ssl.SSLContext, *, endpoint: str, settings: TransportSettings
+    ) -> None:
         self._address = address
+        self._tls = tls
         self._endpoint = endpoint
         self._settings = settings
         self._connections: list[Connection] = []
         self._connecting: asyncio.Task[Connection] | None = None
         self._closed = False
-        self._event_loops = crt_io.EventLoopGroup(1)
-        self._bootstrap = crt_io.ClientBootstrap(self._event_loops, crt_io.DefaultHostResolver(self._event_loops))
-        tls = crt_io.TlsContextOptions()
-        if address.authorities is not None:
-            tls.override_default_trust_store(address.authorities)
-        self._tls = crt_io.ClientTlsContext(tls)
 
     async def acquire(self) -> Connection:
         """Return a connection with one stream reserved on it.
@@ -105,7 +44,7 @@ class ConnectionPool:
         while True:
             if self._closed:
                 raise ProtocolError("the transport is closed", endpoint=self._endpoint)
-            self._connections = [connection for connection in self._connections if connection.open]
+            self._connections = [connection for connection in self._connections if not connection.lost.is_set()]
             for connection in self._connections:
                 if connection.usable:
                     return connection.reserve()
@@ -121,18 +60,25 @@ class ConnectionPool:
                 raise copy.copy(error) from error.__cause__
 
     async def close(self) -> None:
-        """Close all connections and end the CRT's thread; returns within the close deadline."""
+        """Close all connections; returns within the close deadline."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait({self._connecting})
-        closing = [asyncio.wrap_future(connection.close()) for connection in self._connections]
-        self._connections.clear()
-        for future in closing:
-            future.add_done_callback(retrieve_exception)
-        if closing:
-            await asyncio.wait(closing, timeout=self._settings.close_seconds)
-        del self._bootstrap, self._tls, self._event_loops
+        connections, self._connections = self._connections, []
+        try:
+            async with asyncio.timeout(self._settings.close_seconds):
+                for connection in connections:
+                    connection.close()
+                for connection in connections:
+                    await connection.lost.wait()
+        except TimeoutError:
+            pass
+        finally:
+            for connection in connections:
+                connection.abort()
+            for connection in connections:
+                await connection.lost.wait()
 
     def _connected(self, attempt: "asyncio.Task[Connection]") -> None:
         self._connecting = None
@@ -140,89 +86,78 @@ class ConnectionPool:
             self._connections.append(attempt.result())
 
     async def _connect(self) -> Connection:
-        known_sockets = open_descriptors()
-        limits: asyncio.Queue[int | None] = asyncio.Queue()
-        pending = self._begin_connecting(limits)
+        url, seconds = self._address.url, self._settings.connect_seconds
         try:
-            connection = Connection(await self._connection(pending))
-        except BaseException:
-            # It may yet succeed, when nobody wants it any more.
-            pending.add_done_callback(_close_late)
-            raise
-        tune_new_sockets(
-            known_sockets, self._address.port, unacknowledged_seconds=self._settings.unacknowledged_seconds
-        )
-        await self._learn_limit(connection, limits)
+            async with asyncio.timeout(seconds) as deadline:
+                connection = await self._connect_to_any(await self._resolve())
+        except TimeoutError as error:
+            reason = f"no connection within {seconds:g} s" if deadline.expired() else _reason(error)
+            raise connect_failure(url, reason, endpoint=self._endpoint) from error
+        except ssl.SSLCertVerificationError as error:
+            raise untrusted_certificate(url, error.verify_message, endpoint=self._endpoint) from error
+        except OSError as error:
+            raise connect_failure(url, _reason(error), endpoint=self._endpoint) from error
+        if connection.protocol != "h2":
+            await connection.lost.wait()
+            raise connect_failure(url, "the server does not speak HTTP/2", endpoint=self._endpoint)
+        await self._settle(connection)
+        if not connection.usable:
+            connection.close()
+            raise connect_failure(url, "the server takes no stream on a new connection", endpoint=self._endpoint)
         return connection
 
-    async def _connection(self, pending: "ThreadFuture[Any]") -> Any:
-        """Wait for the CRT's connection within the connect deadline, or find out why it does not come."""
-        url = self._address.url
-        connecting = asyncio.wrap_future(pending)
-        connecting.add_done_callback(retrieve_exception)
-        patience = min(self._settings.certificate_check_after_seconds, self._settings.connect_seconds)
-        remaining = self._settings.connect_seconds - patience
-        # asyncio.wait, for it leaves the future alone: the CRT's thread must find it uncancelled.
-        await asyncio.wait({connecting}, timeout=patience)
-        if not connecting.done() or connecting.exception() is not None:
-            problem = await certificate_problem(self._address, deadline_seconds=max(remaining, patience))
-            if problem is not None:
-                raise untrusted_certificate(url, problem, endpoint=self._endpoint)
-        await asyncio.wait({connecting}, timeout=remaining)
-        if not connecting.done():
-            reason = f"no connection within {self._settings.connect_seconds:g} s"
-            raise connect_failure(url, reason, endpoint=self._endpoint)
-        if (error := connecting.exception()) is not None:
-            raise connect_failure(url, _crt_reason(error), endpoint=self._endpoint) from error
-        return connecting.result()
+    async def _settle(self, connection: Connection) -> None:
+        """Wait for the server's first frame, its SETTINGS (RFC 9113, 3.4), which tell how many streams it takes."""
+        try:
+            async with asyncio.timeout(self._settings.first_settings_seconds):
+                await connection.settled.wait()
+        except TimeoutError:
+            pass  # it gets as many as the RFC recommends to allow
+        except BaseException:
+            connection.abort()
+            raise
 
-    def _begin_connecting(self, limits: "asyncio.Queue[int | None]") -> "ThreadFuture[Any]":
-        loop = asyncio.get_running_loop()
-
-        def on_settings(settings: list[crt_http.Http2Setting]) -> None:
-            limit = {s.id: s.value for s in settings}.get(crt_http.Http2SettingID.MAX_CONCURRENT_STREAMS)
-            with contextlib.suppress(RuntimeError):  # the event loop is closed
-                loop.call_soon_threadsafe(limits.put_nowait, limit)
-
-        tls = self._tls.new_connection_options()
-        tls.set_server_name(self._address.host)
-        tls.set_alpn_list(["h2"])
-        options = crt_io.SocketOptions()
-        options.connect_timeout_ms = round(self._settings.connect_seconds * 1000)
-        options.keep_alive = True
-        options.keep_alive_timeout_secs = self._settings.keepalive_idle_seconds
-        options.keep_alive_interval_secs = self._settings.keepalive_interval_seconds
-        options.keep_alive_max_probes = self._settings.keepalive_probes
-        pending: ThreadFuture[Any] = crt_http.Http2ClientConnection.new(
-            host_name=self._address.host,
-            port=self._address.port,
-            bootstrap=self._bootstrap,
-            socket_options=options,
-            tls_connection_options=tls,
-            on_remote_settings_changed=on_settings,
-            # Each stream's window opens only as its bytes are read: this is what bounds memory.
-            manual_window_management=True,
-            initial_window_size=self._settings.receive_window_bytes,
+    async def _resolve(self) -> list[str]:
+        """Return the host's addresses, looked up in a thread of its own: the loop's executor cannot be given up."""
+        host, port = self._address.host, self._address.port
+        found = await call_blocking(
+            lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM),
+            deadline_seconds=self._settings.connect_seconds,
+            doing=f"looking up {host}",
+            advice="Check the network and the name server",
         )
-        return pending
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
-    async def _learn_limit(self, connection: Connection, limits: "asyncio.Queue[int | None]") -> None:
-        # A server's first frame is its SETTINGS (RFC 9113, 3.4). The CRT lets streams beyond the limit wait for ever.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.certificate_check_after_seconds):
-                connection.limit = await limits.get() or STREAMS_BEFORE_SETTINGS
+    async def _connect_to_any(self, hosts: list[str]) -> Connection:
+        """Connect to the first address that answers; each gets its share of the time that is left."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.connect_seconds
+        for position, host in enumerate(hosts, 1):
+            last = position == len(hosts)
+            try:
+                async with asyncio.timeout(None if last else (until - loop.time()) / (len(hosts) - position + 1)):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(self._settings),
+                        host,
+                        self._address.port,
+                        ssl=self._tls,
+                        server_hostname=self._address.host,
+                        ssl_shutdown_timeout=self._settings.close_seconds,
+                    )
+            except ssl.SSLError:
+                raise  # a server that answered: what it said counts
+            except OSError:
+                if last:
+                    raise
+            else:
+                return connection
+        raise OSError("no address")
 
 
-def _crt_reason(error: BaseException) -> str:
-    return f"{getattr(error, 'message', None) or error} ({getattr(error, 'name', type(error).__name__)})"
-
-
-def retrieve_exception(done: Any) -> None:
-    """Take a future's exception, so that nobody reports it as never retrieved."""
-    if not done.cancelled():
-        done.exception()
-
-
-def _close_late(pending: "ThreadFuture[Any]") -> None:
-    if not pending.cancelled() and pending.exception() is None:
-        pending.result().close()
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError) or error.errno is None:
+        return str(error) or type(error).__name__
+    # asyncio words the error anew; the system's own words are the known ones.
+    return (
+        error.strerror or os.strerror(error.errno) if isinstance(error, socket.gaierror) else os.strerror(error.errno)
+    )

@@ -1,56 +1,52 @@
-"""One request and its response on one HTTP/2 stream of the CRT.
+"""One request and its response on one HTTP/2 stream, both as streams of bytes.
 
-The SDK's stock CRT transport hides faults: a lost connection looks like the end of the response, and writes to it wait
-for ever. Here the end of a stream is told apart from its loss, and a loss is told to both directions.
-
-The CRT calls back in a thread of its own. Every callback here only posts to the event loop.
+The end of a response is told apart from its loss, and a loss is told to both directions.
 """
 
 import asyncio
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future as ThreadFuture
-from io import BytesIO
+from collections.abc import Sequence
 from typing import Any
 
 from voice_client.errors import ConnectionLostError, ProtocolError, VoiceError
-from voice_client.transport.connections import Connection, retrieve_exception
+from voice_client.transport.connection import Connection
 from voice_client.transport.faults import HttpAnswer, connection_loss
 from voice_client.transport.settings import TransportSettings
 
-_GOAWAY = "AWS_ERROR_HTTP_GOAWAY_RECEIVED"
-
 
 class Exchange:
-    """One request and its response on one HTTP/2 stream, both as streams of bytes.
+    """One request and its response.
 
     `failure` is set once, by whichever ends the exchange first, and from then on every call raises it.
     """
 
     def __init__(self, connection: Connection, *, endpoint: str, settings: TransportSettings) -> None:
-        self.connection = connection
         self.failure: VoiceError | None = None
         self.started = False
         self.unprocessed = False
         """True when the server certainly did nothing with the request: it can be sent again on another connection."""
         self.ended: asyncio.Event = asyncio.Event()
-        """Set when the CRT is done with the stream, in whichever way."""
+        """Set when both sides of the stream are over, in whichever way."""
+        self.request_signature = ""
+        """The signature of the request (hexadecimal), once it was sent: the events' signatures rest on it."""
+        self._connection = connection
         self._endpoint = endpoint
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._stream: Any = None
+        self._number = 0
         self._answer: asyncio.Future[HttpAnswer] = self._loop.create_future()
-        self._answer.add_done_callback(retrieve_exception)
-        self._chunks: deque[bytes] = deque()
+        self._answer.add_done_callback(_retrieve_exception)
+        self._chunks: deque[tuple[bytes, int]] = deque()
         self._arrival: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
+        self._outgoing: deque[memoryview] = deque()
+        self._unsent = 0
         self._in_flight = 0
         self._input_ended = False
+        self._end_sent = False
         self._remote_ended = False
-        self.request_signature = ""
-        """The signature of the request (hexadecimal), once it was sent: the events' signatures rest on it."""
         self._discarding = False
 
     @property
@@ -64,32 +60,20 @@ class Exchange:
         return self._input_ended
 
     @property
-    def output_ended(self) -> bool:
-        """Whether the peer ended its side in order."""
-        return self._remote_ended
-
-    @property
     def _answered(self) -> bool:
         return self._answer.done() and not self._answer.cancelled() and self._answer.exception() is None
 
-    def start(self, request: Any) -> None:
-        """Send the request's head. `request` is a CRT request."""
+    def start(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Send the request's head: pseudo-headers first, names in lower case."""
         self.raise_failure()
         try:
-            stream = self.connection.binding.request(
-                request, on_response=self._on_response, on_body=self._on_body, manual_write=True
-            )
-            stream.remote_end_stream_future.add_done_callback(self._on_remote_end)
-            stream.completion_future.add_done_callback(self._on_complete)
-            stream.activate()
-        except RuntimeError as error:  # what the CRT raises for a connection that is closing
-            self.connection.retired = True
+            self._number = self._connection.begin(self, headers)
+        except ConnectionError as error:
             self.unprocessed = True
             failure = ConnectionLostError("the connection closed before the request was sent", endpoint=self._endpoint)
             failure.__cause__ = error
             self.fail(failure)
             raise failure from error
-        self._stream = stream
         self.started = True
 
     async def answer(self) -> HttpAnswer:
@@ -100,8 +84,8 @@ class Exchange:
         """Return the next bytes of the response in the order they came, None at its end; raises `failure`."""
         while True:
             if self._chunks:
-                chunk = self._chunks.popleft()
-                self._open_window(len(chunk))
+                chunk, size = self._chunks.popleft()
+                self._connection.acknowledge(self._number, size)
                 return chunk
             if self._remote_ended:
                 return None
@@ -131,21 +115,35 @@ class Exchange:
         """Hand bytes of the request's body to the connection; never waits, see `room`."""
         self.raise_if_closed()
         self._in_flight += len(data)
-        written = self._stream.write_data(BytesIO(data), False)
-        written.add_done_callback(lambda done: self._post(self._written, len(data), done.exception()))
+        self._unsent += len(data)
+        self._outgoing.append(memoryview(data))
+        self.pump()
 
     def end_input(self) -> None:
-        """End the request's body (END_STREAM). Idempotent; does nothing on an exchange that is over."""
-        if self._input_ended or self._stream is None:
+        """End the request's body (END_STREAM) after what was written. Idempotent; nothing on one that is over."""
+        if self._input_ended or not self.started or self.ended.is_set():
             return
         self._input_ended = True
-        self._stream.write_data(None, True).add_done_callback(retrieve_exception)
+        if self._remote_ended:  # nobody would take the rest
+            self._outgoing.clear()
+            self._unsent = 0
+        self.pump()
 
     def discard_output(self) -> None:
         """Drop what has come and what will come, so that an unread response cannot keep the stream from ending."""
         self._discarding = True
         while self._chunks:
-            self._open_window(len(self._chunks.popleft()))
+            self._connection.acknowledge(self._number, self._chunks.popleft()[1])
+
+    def abandon(self) -> None:
+        """Reset the stream: it is wanted no more, or does not end."""
+        if not self.ended.is_set():
+            self._connection.drop(self._number)
+            self._over()
+
+    def withdraw(self) -> None:
+        """Give back the place on the connection of a request that was never begun."""
+        self._connection.release()
 
     def fail(self, failure: VoiceError) -> None:
         """End the exchange with an error for both directions; the first one counts."""
@@ -167,7 +165,7 @@ class Exchange:
         self.raise_failure()
         if self._input_ended:
             raise ProtocolError("the stream's input was ended; nothing more can be sent", endpoint=self._endpoint)
-        if self._remote_ended or self._stream is None:
+        if self._remote_ended or not self.started:
             raise ConnectionLostError(
                 "the endpoint has ended the stream", endpoint=self._endpoint, request_id=self.request_id
             )
@@ -181,71 +179,74 @@ class Exchange:
                     body += chunk
         return body
 
-    def _open_window(self, size: int) -> None:
-        if self._stream is not None and not self._remote_ended:
-            self._stream.update_window(size)
+    # Called by the connection:
 
-    # In the CRT's thread:
-
-    def _on_response(self, *, status_code: int, headers: list[tuple[str, str]], **_: Any) -> None:
-        answer = HttpAnswer(status_code, {name.lower(): value for name, value in headers})
-        self._post(self._answer_came, answer)
-
-    def _on_body(self, *, chunk: bytes, **_: Any) -> None:
-        self._post(self._chunk_came, bytes(chunk))
-
-    def _on_remote_end(self, ended: "ThreadFuture[None]") -> None:
-        if ended.exception() is None:
-            self._post(self._remote_end_came)
-
-    def _on_complete(self, completed: "ThreadFuture[int]") -> None:
-        self._post(self._completed, completed.exception())
-
-    def _post(self, callback: Callable[..., None], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop is closed, and with it everyone who listened
-            self._loop.call_soon_threadsafe(callback, *args)
-
-    # In the event loop again:
-
-    def _answer_came(self, answer: HttpAnswer) -> None:
+    def head_came(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Take the response's head."""
         if not self._answer.done():
-            self._answer.set_result(answer)
+            fields = {name.lower(): value for name, value in headers}
+            self._answer.set_result(HttpAnswer(int(fields.pop(":status")), fields))
 
-    def _chunk_came(self, chunk: bytes) -> None:
+    def data_came(self, data: bytes, flow_controlled: int) -> None:
+        """Take a piece of the response's body."""
         if self._discarding:
-            self._open_window(len(chunk))
+            self._connection.acknowledge(self._number, flow_controlled)
         else:
-            self._chunks.append(chunk)
+            self._chunks.append((data, flow_controlled))
             _wake(self._arrival)
 
-    def _remote_end_came(self) -> None:
+    def end_came(self) -> None:
+        """Notice that the peer ended its side in order."""
         self._remote_ended = True
         _wake(self._arrival)
         _wake(self._room)
+        if self._end_sent:
+            self._over()
 
-    def _written(self, size: int, error: BaseException | None) -> None:
-        del error  # a failed write is followed by the stream's completion, which says why
-        self._in_flight -= size
-        _wake(self._room)
-
-    def _completed(self, error: BaseException | None) -> None:
-        self._stream = None  # breaks the cycle with the CRT's stream, which holds our callbacks
+    def cut(self, reason: str, *, unprocessed: bool) -> None:
+        """Notice that the stream is over; one that its peer had ended in order is not lost."""
         if not self._remote_ended:
-            # Also without an error code: a stream that is over though its peer never ended it was cut.
-            if getattr(error, "name", "") == _GOAWAY:
-                # The server is leaving, and by RFC 9113, 6.8, has not processed and will not process this stream.
-                self.connection.retired = True
-                self.unprocessed = True
-            cut = error or ConnectionError("the stream was cut")
-            failure = connection_loss(cut, endpoint=self._endpoint, request_id=self.request_id)
-            failure.__cause__ = error
-            self.fail(failure)
-        self.ended.set()
-        _wake(self._arrival)
+            self.unprocessed = unprocessed
+            self.fail(connection_loss(reason, endpoint=self._endpoint, request_id=self.request_id))
+        self._over()
+
+    def pump(self) -> None:
+        """Hand over what the windows and the socket have room for."""
+        while self._outgoing and (room := self._connection.room(self._number)) > 0:
+            piece = self._outgoing.popleft()
+            if len(piece) > room:
+                self._outgoing.appendleft(piece[room:])
+                piece = piece[:room]
+            self._unsent -= len(piece)
+            self._connection.send(self, self._number, piece)
+        if self._input_ended and not self._end_sent and not self._outgoing:
+            self._end_sent = True
+            self._connection.send(self, self._number, b"", end=True)
+            if self._remote_ended:
+                self._over()
+
+    def flushed(self) -> None:
+        """Notice that what was handed over is with the socket's transport."""
+        self._in_flight = self._unsent
         _wake(self._room)
-        self.connection.release(self)
+
+    def _over(self) -> None:
+        if not self.ended.is_set():
+            self.ended.set()
+            self._outgoing.clear()
+            self._unsent = 0
+            self._connection.forget(self._number)
+            self._connection.release()
+            _wake(self._arrival)
+            _wake(self._room)
 
 
 def _wake(waiter: "asyncio.Future[None] | None") -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
+
+
+def _retrieve_exception(done: "asyncio.Future[Any]") -> None:
+    """Take a future's exception, so that nobody reports it as never retrieved."""
+    if not done.cancelled():
+        done.exception()

@@ -1,4 +1,4 @@
-"""What the CRT, the service's HTTP answers and the stream's events call a failure, as this package's errors."""
+"""What the connection, the service's HTTP answers and the stream's events call a failure, as this package's errors."""
 
 import json
 import re
@@ -69,10 +69,9 @@ def untrusted_certificate(url: str, reason: str, *, endpoint: str) -> ConnectErr
     )
 
 
-def connection_loss(error: BaseException, *, endpoint: str, request_id: str | None) -> ConnectionLostError:
-    """An HTTP/2 stream ended with a CRT error: reset, GOAWAY, a closed socket, TCP keep-alive without answer."""
-    name = getattr(error, "name", type(error).__name__)
-    return ConnectionLostError(f"the connection was lost ({name})", endpoint=endpoint, request_id=request_id)
+def connection_loss(reason: str, *, endpoint: str, request_id: str | None) -> ConnectionLostError:
+    """An HTTP/2 stream that its peer had not ended is over: reset, GOAWAY, a closed socket, TCP without answer."""
+    return ConnectionLostError(f"the connection was lost ({reason})", endpoint=endpoint, request_id=request_id)
 
 
 def refusal(answer: HttpAnswer, *, endpoint: str) -> VoiceError:  # noqa: PLR0911  # one line a kind

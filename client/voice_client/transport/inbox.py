@@ -23,29 +23,43 @@ class Inbox:
         self._bytes = 0
         self._ended = False
         self._failure: VoiceError | None = None
-        self._changed = asyncio.Condition()
         self._taken = False
+        self._arrival: asyncio.Future[None] | None = None
+        self._space: asyncio.Future[None] | None = None
 
-    async def put(self, message: Message, size: int) -> None:
-        """Add a message of `size` bytes; waits while the queue is full. An empty queue takes one of any size.
+    def put_now(self, message: Message, size: int) -> bool:
+        """Add a message of `size` bytes if there is room; an empty queue takes one of any size.
 
         After `end` it is dropped.
-        """
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._ended or not self._messages or self._fits(size))
-            if self._ended:
-                return
-            self._messages.append((message, size))
-            self._bytes += size
-            self._changed.notify_all()
 
-    async def end(self, failure: VoiceError | None) -> None:
+        Returns:
+            False when it has to wait: see `put`.
+        """
+        if self._ended:
+            return True
+        if self._messages and not self._fits(size):
+            return False
+        self._messages.append((message, size))
+        self._bytes += size
+        _wake(self._arrival)
+        return True
+
+    async def put(self, message: Message, size: int) -> None:
+        """Add a message as `put_now` does, waiting while the queue is full. One task puts."""
+        while not self.put_now(message, size):
+            self._space = asyncio.get_running_loop().create_future()
+            try:
+                await self._space
+            finally:
+                self._space = None
+
+    def end(self, failure: VoiceError | None) -> None:
         """Say that nothing follows: in order, or with what went wrong. The first one counts."""
-        async with self._changed:
-            if not self._ended:
-                self._ended = True
-                self._failure = failure
-            self._changed.notify_all()
+        if not self._ended:
+            self._ended = True
+            self._failure = failure
+        _wake(self._arrival)
+        _wake(self._space)
 
     async def get(self) -> Message | None:
         """Return the next message, None after the last.
@@ -58,18 +72,27 @@ class Inbox:
             raise ProtocolError("two readers on one stream")
         self._taken = True
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._messages or self._ended)
-                if self._messages:
-                    message, size = self._messages.popleft()
-                    self._bytes -= size
-                    self._changed.notify_all()
-                    return message
+            while not self._messages and not self._ended:
+                self._arrival = asyncio.get_running_loop().create_future()
+                try:
+                    await self._arrival
+                finally:
+                    self._arrival = None
         finally:
             self._taken = False
+        if self._messages:
+            message, size = self._messages.popleft()
+            self._bytes -= size
+            _wake(self._space)
+            return message
         if self._failure is not None:
             raise copy.copy(self._failure) from self._failure.__cause__
         return None
 
     def _fits(self, size: int) -> bool:
         return len(self._messages) < self._max_messages and self._bytes + size <= self._max_bytes
+
+
+def _wake(waiter: "asyncio.Future[None] | None") -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

@@ -14,7 +14,6 @@ from aws_sdk_sagemaker_runtime_http2.config import AsyncSageMakerRuntimeHTTP2Con
 from aws_sdk_sagemaker_runtime_http2.models import (  # type: ignore[import-untyped]
     InvokeEndpointWithBidirectionalStreamOutput,
 )
-from awscrt import http as crt_http
 from smithy_aws_core.identity import AWSCredentialsIdentity
 from smithy_core.interceptors import Interceptor
 from smithy_core.retries import RetryStrategyOptions
@@ -131,7 +130,7 @@ class StreamTransport:
         if self._exchange is None:
             raise ProtocolError("a request outside of a stream")
         self._exchange.request_signature = _signature(request)
-        self._exchange.start(_crt_request(request))
+        self._exchange.start(_request_head(request))
         answer = await self._exchange.answer()
         if answer.status >= 300:
             answer.body = await self._exchange.error_body()
@@ -188,13 +187,19 @@ def _signature(request: HTTPRequest) -> str:
     return found[1]
 
 
-def _crt_request(request: HTTPRequest) -> Any:
-    headers = [(item.name, value) for item in request.fields.entries.values() for value in item.values]
-    if "host" not in request.fields:
-        headers.append(("host", request.destination.netloc))  # the CRT makes it the :authority
-    path = request.destination.path or "/"
-    query = f"?{request.destination.query}" if request.destination.query else ""
-    return crt_http.HttpRequest(method=request.method, path=path + query, headers=crt_http.HttpHeaders(headers))
+def _request_head(request: HTTPRequest) -> list[tuple[str, str]]:
+    """Return the request's head as HTTP/2 has it."""
+    destination = request.destination
+    fields = [(item.name.lower(), value) for item in request.fields.entries.values() for value in item.values]
+    authority = next((value for name, value in fields if name == "host"), destination.netloc)
+    query = f"?{destination.query}" if destination.query else ""
+    return [
+        (":method", request.method),
+        (":scheme", "https"),
+        (":authority", authority),
+        (":path", (destination.path or "/") + query),
+        *((name, value) for name, value in fields if name != "host"),
+    ]
 
 
 def unsendable(error: BaseException) -> ProtocolError:

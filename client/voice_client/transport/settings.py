@@ -31,9 +31,8 @@ class TransportSettings:
     """To find or refresh credentials. Instance metadata, SSO and assume-role each take up to a few seconds."""
     connect_seconds: float = 5.0
     """Name look-up, TCP and TLS. Two lost SYN packets still fit (1 s + 2 s)."""
-    certificate_check_after_seconds: float = 1.0
-    """When TLS takes longer than this, the server's certificate is examined separately. The CRT's TLS library holds
-    back the news of an untrusted certificate for 10 to 30 s on purpose, which says nothing to a user."""
+    first_settings_seconds: float = 1.0
+    """For a new connection's first frame, which says how many streams it takes; without it, 100 are assumed."""
     open_seconds: float = 15.0
     """From the request to the response's headers. SageMaker first opens a WebSocket to the container."""
     send_seconds: float = 10.0

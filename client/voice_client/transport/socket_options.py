@@ -1,40 +1,27 @@
-"""TCP options that the CRT does not offer, set on its sockets from outside."""
+"""TCP options by which a connection whose peer vanished is noticed in time."""
 
 import contextlib
-import os
 import socket
 
-
-def open_descriptors() -> frozenset[tuple[int, int]]:
-    """Return the numbers of the open descriptors, each with its inode, since a number alone is reused at once."""
-    found = set()
-    with contextlib.suppress(OSError):  # no such directory here
-        for name in os.listdir("/dev/fd"):  # noqa: PTH208  # names, not paths
-            with contextlib.suppress(OSError):  # the listing's own, closed by now
-                found.add((int(name), os.fstat(int(name)).st_ino))
-    return frozenset(found)
+from voice_client.transport.settings import TransportSettings
 
 
-def tune_new_sockets(known: frozenset[tuple[int, int]], port: int, *, unacknowledged_seconds: float) -> None:
-    """Set TCP_NODELAY, and on Linux TCP_USER_TIMEOUT, on the sockets to `port` that were not open before.
+def watch_peer(connected: socket.socket, settings: TransportSettings) -> None:
+    """Let TCP ask after a silent peer, and on Linux give up when sent bytes are not acknowledged.
 
-    The CRT offers neither option, nor its descriptor. Without the first, Nagle's algorithm meets the peer's delayed
-    acknowledgement and every other small message waits 40 ms; without the second, a peer that vanished is noticed after
-    minutes. Where descriptors cannot be listed nothing is set, and only that is lost. (Not tested on macOS.)
+    Options that a platform lacks are left out: what stays then is the system's own patience. (asyncio itself sets
+    TCP_NODELAY, without which every other small message waits 40 ms for the peer's delayed acknowledgement.)
     """
-    for descriptor, _ in open_descriptors() - known:
-        try:
-            duplicate = os.dup(descriptor)
-        except OSError:
-            continue  # closed meanwhile
-        try:
-            candidate = socket.socket(fileno=duplicate)
-        except OSError:
-            os.close(duplicate)  # not a socket
-            continue
-        with candidate, contextlib.suppress(OSError):  # not connected
-            if candidate.type == socket.SOCK_STREAM and candidate.getpeername()[1:2] == (port,):
-                candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if hasattr(socket, "TCP_USER_TIMEOUT"):
-                    milliseconds = round(unacknowledged_seconds * 1000)
-                    candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (
+        ("TCP_KEEPIDLE", settings.keepalive_idle_seconds),
+        ("TCP_KEEPALIVE", settings.keepalive_idle_seconds),  # macOS's name for the one above
+        ("TCP_KEEPINTVL", settings.keepalive_interval_seconds),
+        ("TCP_KEEPCNT", settings.keepalive_probes),
+        ("TCP_USER_TIMEOUT", round(settings.unacknowledged_seconds * 1000)),
+    ):
+        if (option := getattr(socket, name, None)) is not None:
+            options.append((socket.IPPROTO_TCP, option, value))
+    with contextlib.suppress(OSError):  # gone already: the next read says so
+        for option in options:
+            connected.setsockopt(*option)

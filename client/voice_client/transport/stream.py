@@ -4,21 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from aws_sdk_sagemaker_runtime_http2.models import (  # type: ignore[import-untyped]
-    InternalStreamFailure,
-    ModelStreamError,
-    ResponseStreamEventPayloadPart,
-)
-from smithy_aws_event_stream.exceptions import UnmodeledEventError
-
-from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ProtocolError, VoiceError, log_group
+from voice_client.errors import BadInputError, DeadlineError, ProtocolError, VoiceError, log_group
 from voice_client.transport.exchange import Exchange
 from voice_client.transport.faults import stream_exception
 from voice_client.transport.frames import DataType, EventSigner
 from voice_client.transport.identity import IdentityProvider
 from voice_client.transport.inbox import Inbox, Message
+from voice_client.transport.response_events import BrokenResponseError, EventFaultError, ResponseEvents
 from voice_client.transport.settings import StreamTarget, TransportSettings
 
 if TYPE_CHECKING:
@@ -39,7 +33,6 @@ class BidiStream:
         self,
         exchange: Exchange,
         signer: EventSigner,
-        receiver: Any,
         *,
         invoked_variant: str | None,
         shared: "VoiceTransport",
@@ -51,7 +44,6 @@ class BidiStream:
         self.endpoint_name = shared.target.endpoint_name
         self._exchange = exchange
         self._signer = signer
-        self._receiver = receiver
         self._settings = shared.settings
         self._shared = shared
         self._owns_transport = False
@@ -170,57 +162,25 @@ class BidiStream:
         may be dropped: nothing here suspends, and a stream that takes nothing any more is asked first.
         """
         self._exchange.raise_if_closed()
-        try:
-            if kind == "end":
-                self._exchange.write(self._signer.end())
-                self._exchange.end_input()
-            else:
-                self._exchange.write(self._signer.part(data, kind))
-        except VoiceError:
-            raise
-        except Exception as error:  # the CRT knows already what its callbacks have yet to tell: the stream is over
-            self._exchange.raise_failure()
-            raise ConnectionLostError(
-                f"the stream ended while an event was sent ({error})",
-                endpoint=self.endpoint_name,
-                request_id=self.request_id,
-            ) from error
+        if kind == "end":
+            self._exchange.write(self._signer.end())
+            self._exchange.end_input()
+        else:
+            self._exchange.write(self._signer.part(data, kind))
 
     async def _read(self) -> None:
         failure: VoiceError | None = None
+        events = ResponseEvents(self._settings.message_bytes)
         try:
-            while (received := await self._receive()) is not None:
-                await self._inbox.put(*received)
+            while (chunk := await self._exchange.next_chunk()) is not None:
+                for message, size in events.feed(chunk):
+                    if not self._inbox.put_now(message, size):
+                        await self._inbox.put(message, size)
+            events.finish()
         except Exception as error:  # noqa: BLE001  # every kind becomes the one error that both directions raise
             failure = self._explain(error)
             self._exchange.fail(failure)
-        await self._inbox.end(failure)
-
-    async def _receive(self) -> tuple[Message, int] | None:
-        """Return the next whole message and its size in bytes, None at the end of the stream."""
-        parts: list[bytes] = []
-        size = 0
-        while (event := await self._receiver.receive()) is not None:
-            if not isinstance(event, ResponseStreamEventPayloadPart):
-                continue  # a kind of event that is newer than this client, and by the protocol may be skipped
-            part = event.value
-            parts.append(part.bytes_ or b"")
-            size += len(parts[-1])
-            if size > self._settings.message_bytes:
-                raise self._broken(f"a message longer than {self._settings.message_bytes} bytes")
-            if part.completion_state != "PARTIAL":
-                return self._decode(b"".join(parts), part.data_type), size
-        if parts:
-            raise self._broken("a stream that ended inside a message")
-        return None
-
-    def _decode(self, data: bytes, data_type: str | None) -> Message:
-        if data_type != "UTF8":
-            return data
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise self._broken("a text message that is not UTF-8") from error
+        self._inbox.end(failure)
 
     def _broken(self, sent: str) -> ProtocolError:
         return ProtocolError(
@@ -230,28 +190,28 @@ class BidiStream:
             advice=f"Look at the log group {log_group(self.endpoint_name)}",
         )
 
-    def _explain(self, error: Exception) -> VoiceError:  # noqa: PLR0911  # one line a kind
+    def _explain(self, error: Exception) -> VoiceError:
         if self._exchange.failure is not None:
             return self._exchange.failure
         if isinstance(error, VoiceError):
             return error
-        where: dict[str, Any] = {"endpoint": self.endpoint_name, "request_id": self.request_id}
-        if isinstance(error, ModelStreamError):
-            return stream_exception("ModelStreamError", error.message, error_code=error.error_code, **where)
-        if isinstance(error, InternalStreamFailure):
-            return stream_exception("InternalStreamFailure", error.message, **where)
-        if isinstance(error, UnmodeledEventError):
-            return stream_exception(error.code, error.message, **where)
-        if isinstance(error, KeyError):  # the SDK looks an exception's type up and does not find it
-            return stream_exception(str(error.args[0]), None, **where)
-        broken = self._broken(f"what is not an event stream ({type(error).__name__})")
+        if isinstance(error, EventFaultError):
+            return stream_exception(
+                error.kind,
+                error.said,
+                error_code=error.error_code,
+                endpoint=self.endpoint_name,
+                request_id=self.request_id,
+            )
+        sent = str(error) if isinstance(error, BrokenResponseError) else f"what fails here ({type(error).__name__})"
+        broken = self._broken(sent)
         broken.__cause__ = error
         return broken
 
     async def _close(self) -> None:
         exchange = self._exchange
         closed = ProtocolError("the stream was closed", endpoint=self.endpoint_name, request_id=self.request_id)
-        await self._inbox.end(closed)
+        self._inbox.end(closed)
         try:
             async with asyncio.timeout(self._settings.close_seconds):
                 with contextlib.suppress(VoiceError):  # it is over already, or this is where it ends
@@ -263,7 +223,7 @@ class BidiStream:
                 exchange.discard_output()
                 await exchange.ended.wait()
         except TimeoutError:
-            exchange.connection.abandon(exchange)
+            exchange.abandon()
         finally:
             # The reader's last wait, for bytes that do not come, ends with the failure.
             exchange.fail(closed)

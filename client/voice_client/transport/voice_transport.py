@@ -1,6 +1,7 @@
 """Streams to one endpoint over connections they share."""
 
 import asyncio
+import ssl
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from smithy_core.exceptions import SmithyError
 
 from voice_client.blocking import call_blocking
 from voice_client.errors import BadInputError, ConnectionLostError, DeadlineError, ProtocolError, VoiceError
-from voice_client.transport.address import resolve_address
+from voice_client.transport.address import StreamAddress, resolve_address
 from voice_client.transport.connections import ConnectionPool
 from voice_client.transport.exchange import Exchange
 from voice_client.transport.faults import HttpAnswer, refusal
@@ -26,9 +27,6 @@ from voice_client.transport.stream import BidiStream
 MAX_PATH_CHARACTERS = 100
 MAX_QUERY_CHARACTERS = 2048
 """Limits of the service on the invocation path and the query string."""
-
-type _Opened = tuple[InvokeEndpointWithBidirectionalStreamOutput, Any]
-"""What the SDK opens: output, receiver."""
 
 
 class VoiceTransport:
@@ -146,10 +144,15 @@ class VoiceTransport:
         async with self._setup_lock:
             if self._pool is None or self._client is None:
                 target = self.target
-                address = await call_blocking(
-                    lambda: resolve_address(
+
+                def find() -> tuple[StreamAddress, ssl.SSLContext]:
+                    address = resolve_address(
                         target.region, endpoint_url=target.endpoint_url, ca_bundle=target.ca_bundle
-                    ),
+                    )
+                    return address, address.tls_context()
+
+                address, tls = await call_blocking(
+                    find,
                     deadline_seconds=self.settings.connect_seconds,
                     doing="reading the endpoint's address",
                     advice="Check that the CA bundle is on a disk that answers",
@@ -158,16 +161,18 @@ class VoiceTransport:
                 if self._closed:
                     raise ProtocolError("the transport is closed", endpoint=target.endpoint_name)
                 self._client = client
-                self._pool = ConnectionPool(address, endpoint=target.endpoint_name, settings=self.settings)
+                self._pool = ConnectionPool(address, tls, endpoint=target.endpoint_name, settings=self.settings)
             return self._pool, self._client
 
-    async def _opened(self, call: "asyncio.Task[_Opened]", exchange: Exchange, identity: Identity) -> BidiStream:
+    async def _opened(
+        self, call: "asyncio.Task[InvokeEndpointWithBidirectionalStreamOutput]", exchange: Exchange, identity: Identity
+    ) -> BidiStream:
         endpoint = self.target.endpoint_name
         answer: HttpAnswer | None = None
         try:
             async with asyncio.timeout(self.settings.open_seconds):
                 answer = await exchange.answer()
-                output, receiver = await asyncio.shield(call)
+                output = await asyncio.shield(call)
         except TimeoutError:
             raise DeadlineError(f"no answer within {self.settings.open_seconds:g} s", endpoint=endpoint) from None
         except SmithyError as error:
@@ -177,35 +182,32 @@ class VoiceTransport:
             raise unsendable(error) from error
         variant = output.invoked_production_variant
         signer = EventSigner(identity, self.target.region, exchange.request_signature)
-        return BidiStream(exchange, signer, receiver, invoked_variant=variant, shared=self)
+        return BidiStream(exchange, signer, invoked_variant=variant, shared=self)
 
     async def _invoke(
         self,
         client: AsyncSageMakerRuntimeHTTP2Client,
         request: InvokeEndpointWithBidirectionalStreamInput,
         plugin: StreamPlugin,
-    ) -> "_Opened":
+    ) -> InvokeEndpointWithBidirectionalStreamOutput:
         stream = await client.invoke_endpoint_with_bidirectional_stream(request, plugins=[plugin])
-        opened: _Opened = await stream.await_output()
-        return opened
+        output, _ = await stream.await_output()  # the receiver is not used: events are read in `response_events`
+        return output
 
     async def _withdraw(self, call: "asyncio.Task[Any]", exchange: Exchange) -> None:
         """Undo an open that failed: end the exchange, so that the SDK's own tasks end, and wait for them."""
         exchange.fail(ProtocolError("the stream was not opened", endpoint=self.target.endpoint_name))
         if exchange.started:
-            exchange.end_input()
-            exchange.discard_output()
-            if not exchange.ended.is_set() and not exchange.output_ended:
-                exchange.connection.abandon(exchange)
+            exchange.abandon()
         else:
-            exchange.connection.release(exchange)
+            exchange.withdraw()
             call.cancel()  # the SDK waits without end for a request that was never sent
         await asyncio.wait({call})
         if not call.cancelled():
             call.exception()
 
 
-def _end_exchange(call: "asyncio.Task[_Opened]", exchange: Exchange) -> None:
+def _end_exchange(call: "asyncio.Task[InvokeEndpointWithBidirectionalStreamOutput]", exchange: Exchange) -> None:
     """Let nobody wait for the answer to a call that failed."""
     if not call.cancelled() and (error := call.exception()) is not None:
         exchange.fail(unsendable(error))

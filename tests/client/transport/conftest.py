@@ -135,15 +135,9 @@ def no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.fixture
-def half_open_socket_stays() -> None:
-    """For a test after which the CRT still holds a connection whose certificate it does not trust: its TLS library
-    closes that 10 to 30 s later, whatever we do."""
-
-
 @pytest.fixture(autouse=True)
-async def nothing_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
-    """Fail a test that leaves a task, a descriptor or a thread (of Python or of the CRT), or an unheard exception."""
+async def nothing_left() -> AsyncIterator[None]:
+    """Fail a test that leaves a task, a descriptor or a thread, or an unheard exception."""
     unheard: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(str(context)))
     tasks = asyncio.all_tasks()
@@ -155,9 +149,7 @@ async def nothing_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     gc.collect()  # what nobody retrieved speaks up
     gc.unfreeze()
     assert not unheard
-    if "half_open_socket_stays" in request.fixturenames:
-        return
-    for _ in range(100):  # the CRT ends its thread in its own time, once it was told to
+    for _ in range(100):  # a thread of `call_blocking` may be on its way out
         if _threads() <= threads and not _descriptors() - descriptors:
             break
         await asyncio.sleep(0.02)
@@ -177,7 +169,7 @@ def _descriptors() -> set[str]:
             what = entry.readlink()
         except OSError:
             continue  # the listing's own
-        if what != Path("/dev/urandom"):  # the CRT's TLS library opens it once a process
+        if what != Path("/dev/urandom"):  # botocore loads the CRT where it is installed; that opens it once a process
             found.add(f"{entry.name} {what}")
     return found
 
@@ -221,6 +213,10 @@ class Proxy:
     def cut(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
+
+    def speak_again(self) -> None:
+        """Serve connections made from now on; those that fell silent stay so."""
+        self._silent = False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import trustme
 
@@ -46,6 +47,10 @@ async def send_until_it_fails(stream: Any, size: int = 1000) -> None:
     while True:
         await stream.send_text("x" * size)
         await asyncio.sleep(0.001)
+
+
+def connections_to(port: int) -> int:
+    return len([c for c in psutil.Process().net_connections("tcp") if c.raddr and c.raddr.port == port])
 
 
 def through(proxy: Any, platform: Any, **settings: Any) -> VoiceTransport:
@@ -180,7 +185,6 @@ async def test_many_opens_share_one_failure() -> None:
     assert [type(outcome) for outcome in outcomes] == [ConnectError] * 20
 
 
-@pytest.mark.usefixtures("half_open_socket_stays")
 async def test_an_untrusted_certificate_is_named_in_time(platform: Any, tmp_path: Path) -> None:
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(str(other))
@@ -190,7 +194,6 @@ async def test_an_untrusted_certificate_is_named_in_time(platform: Any, tmp_path
     assert not told.value.retryable
 
 
-@pytest.mark.usefixtures("half_open_socket_stays")
 async def test_the_systems_authorities_do_not_trust_a_local_platform(platform: Any) -> None:
     async with VoiceTransport(platform.target(ca_bundle=None), identity=platform.identity) as transport, within(3):
         with pytest.raises(ConnectError, match="not trusted"):
@@ -269,8 +272,24 @@ async def test_an_abandoned_stream_does_not_disturb_the_others(own_platform: Any
             assert await anext(echo) == str(number)
             await asyncio.sleep(0.05)
         async with await transport.open_stream("echo") as later:
-            await later.send_text("on a new connection")
-            assert await anext(later) == "on a new connection"
+            await later.send_text("later")
+            assert await anext(later) == "later"
+        assert connections_to(own_platform.port) == 1  # the dropped stream has cost no connection
+
+
+async def test_a_silent_connection_is_used_for_no_new_stream(platform: Any, proxy: Any) -> None:
+    async with through(proxy, platform, close_seconds=0.3) as transport:
+        stream = await transport.open_stream("echo")
+        await stream.send_text("before")
+        assert await anext(stream) == "before"
+        proxy.go_silent()
+        await stream.send_text("into the void")
+        await stream.close()
+        proxy.speak_again()
+        async with within(3), await transport.open_stream("echo") as again:
+            await again.send_text("elsewhere")
+            assert await anext(again) == "elsewhere"
+        assert proxy.connections == 2
 
 
 # The service says no.

@@ -1,14 +1,15 @@
 """What the transport relies on in pinned libraries. When one of these fails after an upgrade, read
-client/voice_client/transport/sdk.py, exchange.py and connections.py before changing the numbers here."""
+client/voice_client/transport/sdk.py and wire.py before changing the numbers here."""
 
 import inspect
 from importlib.metadata import version
 
-import awscrt.http
 import pytest
-from aws_sdk_sagemaker_runtime_http2 import config, models  # type: ignore[import-untyped]
+from aws_sdk_sagemaker_runtime_http2 import config  # type: ignore[import-untyped]
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, DataReceived
 from smithy_aws_event_stream.aio import AWSEventPublisher
-from smithy_aws_event_stream.exceptions import UnmodeledEventError
 from smithy_core.aio import client as sdk_client
 from smithy_core.aio.interfaces import AsyncWriter
 from smithy_core.interceptors import InterceptorChain
@@ -16,6 +17,7 @@ from smithy_http.aio.aiohttp import AIOHTTPClient
 
 from voice_client.errors import ProtocolError
 from voice_client.transport.sdk import RequestBody, StreamTransport, create_client
+from voice_client.transport.wire import ClientWire
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,7 @@ from voice_client.transport.sdk import RequestBody, StreamTransport, create_clie
         ("smithy-http", "0.6.0"),
         ("smithy-aws-core", "0.12.0"),
         ("smithy-aws-event-stream", "0.3.0"),
-        ("awscrt", "0.32.2"),
+        ("h2", "4.4.1"),
     ],
 )
 def test_versions_are_the_examined_ones(distribution: str, pinned: str) -> None:
@@ -49,12 +51,27 @@ async def test_the_client_sends_through_ours() -> None:
         await transport.send(None)  # type: ignore[arg-type]
 
 
-def test_the_http2_classes_of_the_crt_take_what_they_are_given() -> None:
-    connect = inspect.signature(awscrt.http.Http2ClientConnection.new).parameters
-    assert {"manual_window_management", "initial_window_size", "on_remote_settings_changed"} <= set(connect)
-    assert "manual_write" in inspect.signature(awscrt.http.Http2ClientConnection.request).parameters
-    for name in ("activate", "write_data", "update_window", "remote_end_stream_future", "completion_future"):
-        assert hasattr(awscrt.http.Http2ClientStream, name), name
+def test_a_stream_goes_on_after_a_goaway_that_names_it() -> None:
+    """h2 by itself would refuse everything that follows; `ClientWire` overrides the private method that does."""
+    assert "_receive_goaway_frame" in vars(H2Connection)
+    client = ClientWire(stream_window=100_000)
+    client.send_headers(1, [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", "/")])
+    server = H2Connection(H2Configuration(client_side=False))
+    server.initiate_connection()
+    server.receive_data(client.data_to_send())
+    server.send_headers(1, [(":status", "200")])
+    client.receive_data(server.data_to_send())
+    server.send_data(1, b"after")
+    data = server.data_to_send()
+    server.close_connection(last_stream_id=1)
+    (said,) = client.receive_data(server.data_to_send())
+    assert isinstance(said, ConnectionTerminated)
+    assert said.last_stream_id == 1
+    (came,) = client.receive_data(data)
+    assert isinstance(came, DataReceived)
+    assert came.data == b"after"
+    client.send_data(1, b"and up", end_stream=True)
+    assert client.data_to_send().endswith(b"and up")
 
 
 async def test_the_body_may_be_replaced_and_the_sdk_writes_nothing_of_its_own() -> None:
@@ -69,10 +86,3 @@ async def test_the_body_may_be_replaced_and_the_sdk_writes_nothing_of_its_own() 
 def test_the_hook_that_tells_of_unsent_requests_is_the_one_the_sdk_runs() -> None:
     source = inspect.getsource(InterceptorChain.modify_before_completion)
     assert "interceptor.modify_before_attempt_completion(context)" in source
-
-
-def test_events_carry_what_is_read_from_them() -> None:
-    assert {"message", "error_code"} <= set(vars(models.ModelStreamError(message="m", error_code="c")))
-    assert UnmodeledEventError("code", "said").code == "code"
-    part = models.ResponseStreamEventPayloadPart(models.ResponsePayloadPart(bytes_=b"x"))
-    assert part.value.completion_state is None
