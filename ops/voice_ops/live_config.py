@@ -75,9 +75,10 @@ class LiveConfig:
         if self.status is None:
             yield f"stack {self.endpoint} holds an endpoint that does not exist; deploy again, or destroy the stage"
         elif self.status != "InService":
+            unhealthy = " and its container has not answered GET /ping yet" if self.status == "Creating" else ""
             yield (
-                f"endpoint {self.endpoint} is {self.status}{because}; the container's own words are in the log group "
-                f"/aws/sagemaker/Endpoints/{self.endpoint}"
+                f"endpoint {self.endpoint} is {self.status}{unhealthy}{because}; the container's own words are in the "
+                f"log group /aws/sagemaker/Endpoints/{self.endpoint}"
             )
         elif self.serving != self.wanted:
             yield (

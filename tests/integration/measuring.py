@@ -45,19 +45,19 @@ class Measuring:
         if value is not None:
             self._figures.setdefault(name, (unit, []))[1].append(value)
 
-    def heard(self, metrics: HearingMetrics, *, paced: bool) -> None:
+    def heard(self, metrics: HearingMetrics, *, paced: bool, name: str = "stt") -> None:
         """Note what one utterance heard took. How long an unpaced one took says nothing about live speech."""
-        self.add("stt.connect", "ms", metrics.connect_ms)
+        self.add(f"{name}.connect", "ms", metrics.connect_ms)
         if paced:
-            self.add("stt.first_partial", "ms", metrics.first_partial_ms)
-            self.add("stt.finalization", "ms", metrics.finalization_ms)
-        self.add("stt.rtf.paced" if paced else "stt.rtf.unpaced", "ratio", metrics.rtf)
+            self.add(f"{name}.first_partial", "ms", metrics.first_partial_ms)
+            self.add(f"{name}.finalization", "ms", metrics.finalization_ms)
+        self.add(f"{name}.rtf.{'paced' if paced else 'unpaced'}", "ratio", metrics.rtf)
 
-    def spoke(self, metrics: Any) -> None:
+    def spoke(self, metrics: Any, *, name: str = "tts") -> None:
         """Note what one utterance spoken took; `metrics` of a `voice_client` speech."""
-        self.add("tts.connect", "ms", metrics.connect_ms)
-        self.add("tts.ttfa", "ms", metrics.ttfa_ms)
-        self.add("tts.rtf", "ratio", metrics.rtf)
+        self.add(f"{name}.connect", "ms", metrics.connect_ms)
+        self.add(f"{name}.ttfa", "ms", metrics.ttfa_ms)
+        self.add(f"{name}.rtf", "ratio", metrics.rtf)
 
     def outcome(self, name: str, kind: Literal["passed", "failed", "skipped"], seconds: float, message: str) -> None:
         """Note how a phase of a test ended; a failure of any of its phases stays."""

@@ -35,11 +35,11 @@ class Heard:
     retries: int
 
 
-async def hear(ear: Transcriber, path: Path, measuring: Measuring, *, paced: bool) -> Heard:
-    """Hear a file as one utterance and note its figures."""
+async def hear(ear: Transcriber, path: Path, measuring: Measuring, *, paced: bool, name: str = "stt") -> Heard:
+    """Hear a file as one utterance and note its figures under a name."""
     finals = [event async for event in ear.transcribe(AudioFile(path)) if isinstance(event, Final)]
     assert len(finals) == 1, f"one utterance, one final text; there were {len(finals)}"
-    measuring.heard(finals[0].metrics, paced=paced)
+    measuring.heard(finals[0].metrics, paced=paced, name=name)
     return Heard(finals[0].text, finals[0].metrics, finals[0].metrics.retries)
 
 
@@ -68,11 +68,11 @@ class Spoken:
         return path
 
 
-async def speak(voice: Synthesizer, text: str, measuring: Measuring) -> Spoken:
-    """Speak a text and note its figures."""
+async def speak(voice: Synthesizer, text: str, measuring: Measuring, *, name: str = "tts") -> Spoken:
+    """Speak a text and note its figures under a name."""
     speech = voice.speak(text)
     pcm = [event.pcm async for event in speech if isinstance(event, SpeechChunk)]
-    measuring.spoke(speech.metrics)
+    measuring.spoke(speech.metrics, name=name)
     return Spoken(b"".join(pcm), speech.metrics)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.measuring import Measuring
 from tests.integration.stage import DeployedStage
-from voice_ops.leftovers import await_nothing_left, delete_images
+from voice_ops.leftovers import SETTLE_SECONDS, await_nothing_left, delete_images
 
 pytestmark = [pytest.mark.last, pytest.mark.timeout(6000)]
 
@@ -19,7 +19,13 @@ def test_nothing_is_left_of_the_stage(stage: DeployedStage, measuring: Measuring
     assert images, "the stage ran no image of its own: there would be nothing to look for afterwards"
     delete_images(images, stage.client)
 
-    found = await_nothing_left(stage.stage, stage.client, images=images, retains_logs=stage.settings.retain_logs)
+    found = await_nothing_left(
+        stage.stage,
+        stage.client,
+        images=images,
+        retains_logs=stage.settings.retain_logs,
+        seconds=min(SETTLE_SECONDS, stage.patience),
+    )
 
     left = [
         f"{resource.service} {resource.kind} {resource.name}: {resource.remove}"
@@ -27,7 +33,9 @@ def test_nothing_is_left_of_the_stage(stage: DeployedStage, measuring: Measuring
         if not resource.kept
     ]
     if left:
-        pytest.fail("\n".join([f"{len(left)} resources of stage {stage.stage} are left:", *left]), pytrace=False)
+        pytest.fail(
+            "\n".join([f"left of stage {stage.stage}, with the command that removes it:", *left]), pytrace=False
+        )
 
 
 def test_a_client_is_told_that_the_stage_is_gone(stage: DeployedStage) -> None:

@@ -17,13 +17,16 @@ pytestmark = pytest.mark.timeout(600)
 SHARE_OF_MISHEARD = 0.35
 """Of one short recording; what is asked here is that the words are its own."""
 
+TWO_EARS, TWO_VOICES, BESIDE = "stt.two_at_once", "tts.two_at_once", "stt.beside_two_voices"
+"""Names of the figures: they are not to be mixed with those of streams alone."""
+
 
 async def test_two_recordings_are_heard_at_once(stage: DeployedStage, measuring: Measuring) -> None:
     names = sorted(TRANSCRIPTS)[-2:]
 
     async def hear_one(name: str) -> str:
         async with Transcriber.connect(stage=stage.stage) as ear:
-            return (await hear(ear, RECORDINGS / name, measuring, paced=True)).text
+            return (await hear(ear, RECORDINGS / name, measuring, paced=True, name=TWO_EARS)).text
 
     with stage.explained("stt"):
         async with asyncio.timeout(CONVERSATION_SECONDS):
@@ -38,11 +41,11 @@ async def test_two_texts_are_spoken_while_one_recording_is_heard(stage: Deployed
 
     async def speak_one(text: str) -> float:
         async with Synthesizer.connect(stage=stage.stage) as voice:
-            return (await speak(voice, text, measuring)).seconds
+            return (await speak(voice, text, measuring, name=TWO_VOICES)).seconds
 
     async def hear_one() -> str:
         async with Transcriber.connect(stage=stage.stage, settings=unpaced()) as ear:
-            return (await hear(ear, SHORTEST, measuring, paced=False)).text
+            return (await hear(ear, SHORTEST, measuring, paced=False, name=BESIDE)).text
 
     with stage.explained("stt", "tts"):
         async with asyncio.timeout(CONVERSATION_SECONDS), asyncio.TaskGroup() as group:
