@@ -158,6 +158,59 @@ def fault(
         typer.echo(f"happened  {each['number']:3}  {each['fault']['kind']} {place}, request {each['request_id']}")
 
 
+@app.command("run-container")
+def run_container(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that `docker build` would be given.", show_default=False)
+    ],
+    *,
+    dockerfile: Annotated[
+        Path | None, typer.Option("--file", "-f", help="The Dockerfile; default: DIR/Dockerfile.")
+    ] = None,
+    build_arg: Annotated[
+        list[str] | None, typer.Option("--build-arg", metavar="NAME=VALUE", help="Value of an ARG; may be repeated.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="Variable of the SageMaker model; may be repeated."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port on 127.0.0.1; default: 8080 unless it is taken; 0: a free one.")
+    ] = None,
+    healthy_within: Annotated[
+        float, typer.Option(min=1, help="Seconds until /ping must answer 200; SageMaker allows 60 to 3600.")
+    ] = 60.0,
+    until_healthy: Annotated[
+        bool, typer.Option("--until-healthy", help="Stop as soon as it is healthy: a check for CI.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line an event, on stdout.")] = False,
+) -> None:
+    """Run a container image of your own as plain processes, without Docker, until Ctrl-C.
+
+    Starts what the Dockerfile's ENTRYPOINT says, with the argument `serve`, as SageMaker does, and shows its output and
+    what SageMaker would see: /ping, the label, the WebSocket. RUN is not carried out (docs/engines.md). Exit code 1
+    when it ends by itself or is not healthy in time.
+
+    \b
+    voice local run-container container_assets/voxtral_bridge -e SM_VLLM_MODEL=mistralai/Voxtral-Mini-4B-Realtime-2602
+    voice local run-container my_image --until-healthy --json
+    """
+    from voice_local import container_command  # noqa: PLC0415 (it takes a while to import)
+
+    raise typer.Exit(
+        container_command.run(
+            directory,
+            dockerfile=dockerfile,
+            build_args=build_arg or (),
+            variables=env or (),
+            port=port,
+            healthy_within=healthy_within,
+            until_healthy=until_healthy,
+            as_json=as_json,
+        )
+    )
+
+
 @app.command()
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line a cloud, without its keys.")] = False,

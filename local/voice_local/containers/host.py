@@ -71,8 +71,12 @@ class ProcessContainerHost:
         self._write_command("python", python)
         self._write_command("python3", python)
 
-    def start(self, spec: ContainerSpec) -> ProcessContainer:
+    def start(self, spec: ContainerSpec, *, port: int | None = None) -> ProcessContainer:
         """Start a container and return at once, before it is ready.
+
+        Args:
+            spec: what SageMaker would be told.
+            port: where it is to listen on 127.0.0.1; None takes a free port.
 
         Raises:
             ImageNotFoundError: the image was not pushed here and is none that is known, or cannot be run.
@@ -82,7 +86,7 @@ class ProcessContainerHost:
         if not _NAME.fullmatch(spec.name):
             raise ValueError(f"A container's name is letters, digits, '.', '_' and '-', not {spec.name!r}")
         start = self._find(spec.image)
-        port, engine_port = self._ports.take(), self._ports.take()
+        port, engine_port = port or self._ports.take(), self._ports.take()
         model = {}
         if spec.model_data and not spec.environment.get("SM_VLLM_MODEL"):
             # On AWS the weights would lie there, and the containers would find them.
@@ -92,7 +96,7 @@ class ProcessContainerHost:
             **start.environment,
             **spec.environment,
             **model,
-            "PATH": os.pathsep.join([str(self._bin), self._user_environment.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([str(self._bin), *_folders_of_path(start.environment), self._user_path()]),
             "SAGEMAKER_BIND_TO_PORT": str(port),
             "BRIDGE_PORT": str(port),
             "BRIDGE_HOST": LOOPBACK,
@@ -126,6 +130,9 @@ class ProcessContainerHost:
             bidirectional=known.bidirectional,
         )
 
+    def _user_path(self) -> str:
+        return self._user_environment.get("PATH", os.defpath)
+
     def _base_environment(self) -> dict[str, str]:
         kept = {
             name: value
@@ -149,11 +156,16 @@ def _start_of(stored: StoredImage) -> _Start:
         raise ImageNotFoundError(f"The image {stored.uri} cannot be run: {problem}") from problem
     release = vllm_release_of(build.base_image)
     return _Start(
-        command=(*build.entrypoint, "serve"),
+        command=build.serve_command,
         environment={**build.environment, **({"VOICE_LOCAL_VLLM_RELEASE": release} if release else {})},
         working_directory=build.working_directory,
         bidirectional=stored.labels.get(BIDIRECTIONAL_LABEL) == "true",
     )
+
+
+def _folders_of_path(environment: Mapping[str, str]) -> list[str]:
+    """Return the folders of an image's PATH that exist here: those that were copied into it."""
+    return [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder and Path(folder).is_dir()]
 
 
 class _FreePorts:

@@ -26,9 +26,11 @@ class RecordedBuild:
     base_image: str
     """FROM of the last stage, arguments filled in."""
     entrypoint: tuple[str, ...]
-    """Command without arguments, image paths turned into paths of the context."""
+    """Command without arguments, image paths turned into paths of the context; empty when the image has none."""
     default_arguments: tuple[str, ...]
     """CMD; SageMaker replaces it by `serve`."""
+    serve_command: tuple[str, ...]
+    """What `docker run IMAGE serve` starts: the entrypoint with that argument, else a program `serve` of the image."""
     environment: Mapping[str, str]
     """ENV, image paths turned into paths of the context."""
     working_directory: Path
@@ -42,6 +44,8 @@ class _Stage:
     copies: list[tuple[PurePosixPath, Path]] = field(default_factory=list)
     workdir: PurePosixPath = field(default_factory=lambda: PurePosixPath("/"))
     entrypoint: list[str] | None = None
+    shell_form: bool = False
+    """The ENTRYPOINT is a line for a shell."""
     cmd: list[str] = field(default_factory=list)
 
     def expanded(self, text: str) -> str:
@@ -59,12 +63,25 @@ class _Stage:
                 return str(source) + text[len(str(target).rstrip("/")) :]
         return text
 
+    def value_on_this_machine(self, value: str) -> str:
+        """Turn every path of a variable such as PATH or PYTHONPATH."""
+        return ":".join(part if part.startswith("//") else self.on_this_machine(part) for part in value.split(":"))
+
+    def serve_program(self) -> Path | None:
+        """Return the file `serve` that was copied into the image, as images without an ENTRYPOINT have it."""
+        for target, source in reversed(self.copies):
+            program = source / "serve" if source.is_dir() else source
+            if program.is_file() and (source.is_dir() or target.name == "serve" or source.name == "serve"):
+                return program
+        return None
+
 
 def read_recorded_build(context: Path, dockerfile: Path, build_args: Mapping[str, str]) -> RecordedBuild:
     """Read a Dockerfile's last stage.
 
     Raises:
-        RecordedBuildError: no stage, or no ENTRYPOINT in the exec form; a shell form would swallow SIGTERM.
+        RecordedBuildError: no stage, or neither an ENTRYPOINT in the exec form (a shell form would swallow SIGTERM) nor
+            a program `serve`.
     """
     arguments: dict[str, str] = {}
     stage: _Stage | None = None
@@ -84,16 +101,20 @@ def read_recorded_build(context: Path, dockerfile: Path, build_args: Mapping[str
                 _apply(stage, name.upper(), rest, context)
     if stage is None:
         raise RecordedBuildError(f"{dockerfile} has no FROM")
-    if not stage.entrypoint:
+    entrypoint = tuple(stage.on_this_machine(stage.expanded(word)) for word in stage.entrypoint or ())
+    program = None if stage.entrypoint or stage.shell_form else stage.serve_program()
+    if not entrypoint and program is None:
         raise RecordedBuildError(
-            f'{dockerfile} has no ENTRYPOINT ["...", ...] in the exec form, so there is nothing to start'
+            f'{dockerfile} has no ENTRYPOINT ["...", ...] in the exec form and copies no program named serve, '
+            "so there is nothing to start"
         )
     workdir = Path(stage.on_this_machine(str(stage.workdir)))
     return RecordedBuild(
         base_image=stage.base_image,
-        entrypoint=tuple(stage.on_this_machine(stage.expanded(word)) for word in stage.entrypoint),
+        entrypoint=entrypoint,
         default_arguments=tuple(stage.cmd),
-        environment={name: stage.on_this_machine(value) for name, value in stage.environment.items()},
+        serve_command=(str(program),) if program else (*entrypoint, "serve"),
+        environment={name: stage.value_on_this_machine(value) for name, value in stage.environment.items()},
         working_directory=workdir if workdir.is_dir() and workdir.is_relative_to(context) else context,
     )
 
@@ -126,6 +147,7 @@ def _apply(stage: _Stage, instruction: str, rest: str, context: Path) -> None:
                 stage.copies.append((into / place.name if named else into, place))
         case "ENTRYPOINT":
             stage.entrypoint = json.loads(rest) if rest.startswith("[") else None
+            stage.shell_form = stage.entrypoint is None
             stage.cmd = []
         case "CMD":
             stage.cmd = json.loads(rest) if rest.startswith("[") else []

@@ -50,10 +50,15 @@ class StreamingSpeechSessionConfig(BaseModel):
     word_timestamps: bool = False
 
     def model_post_init(self, context: object, /) -> None:
-        """Refuse streaming of anything but PCM."""
+        """Refuse streaming of anything but PCM, and at any speed but 1.
+
+        The second is in vLLM-Omni's `StreamingSpeechSessionConfig` (protocol/audio.py) since its `stream_audio` is.
+        """
         del context
         if self.stream_audio and self.response_format != "pcm":
             raise ValueError("stream_audio=true requires response_format='pcm'")
+        if self.stream_audio and self.speed != 1.0:
+            raise ValueError("stream_audio=true takes no speed but 1.0")
 
 
 def problems_of(config: StreamingSpeechSessionConfig) -> list[str]:
