@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from voice_client.cli import options
+from voice_client.cli import both_endpoints, options
 from voice_client.cli.failure import run, say
 from voice_client.errors import BadInputError
 
@@ -41,17 +41,13 @@ def ui(
         typer.Option("--password-file", metavar="FILE", help="File whose first line everybody has to know."),
     ] = None,
     stage: options.StageOption = None,
-    stt_endpoint: Annotated[
-        str | None, typer.Option("--stt-endpoint", help="Speech-to-text endpoint, instead of the stage's.")
-    ] = None,
-    tts_endpoint: Annotated[
-        str | None, typer.Option("--tts-endpoint", help="Text-to-speech endpoint, instead of the stage's.")
-    ] = None,
+    stt_endpoint: both_endpoints.SttEndpointOption = None,
+    tts_endpoint: both_endpoints.TtsEndpointOption = None,
     region: options.RegionOption = None,
     endpoint_url: options.EndpointUrlOption = None,
     ca_bundle: options.CaBundleOption = None,
-    stt_model: Annotated[str | None, typer.Option("--stt-model", help="Name of the speech-to-text model.")] = None,
-    tts_model: Annotated[str | None, typer.Option("--tts-model", help="Name of the text-to-speech model.")] = None,
+    stt_model: both_endpoints.SttModelOption = None,
+    tts_model: both_endpoints.TtsModelOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
     _debug: options.DebugOption = False,
 ) -> None:
@@ -73,21 +69,15 @@ def ui(
     """
 
     async def serve() -> None:
-        ear = options.where(
-            stage=None if stt_endpoint else stage,
-            endpoint=stt_endpoint,
+        ear, voice = both_endpoints.both_places(
+            stage=stage,
+            stt_endpoint=stt_endpoint,
+            tts_endpoint=tts_endpoint,
             region=region,
             endpoint_url=endpoint_url,
             ca_bundle=ca_bundle,
-            model=stt_model,
-        )
-        voice = options.where(
-            stage=None if tts_endpoint else stage,
-            endpoint=tts_endpoint,
-            region=region,
-            endpoint_url=endpoint_url,
-            ca_bundle=ca_bundle,
-            model=tts_model,
+            stt_model=stt_model,
+            tts_model=tts_model,
         )
         password = _password(password_file, share=share)
         await _serve(ear, voice, port=port, reply_name=reply, share=share, password=password, as_json=as_json)
@@ -126,7 +116,7 @@ async def _serve(
         ) from error
 
     listener = listening_socket(port)
-    page = PageOptions(_shown(ear, voice), reply, reply_shown, chat)
+    page = PageOptions(both_endpoints.places_shown(ear, voice), reply, reply_shown, chat)
     async with SharedEndpoints(ear, voice) as endpoints:
         door = application(page, endpoints, password=password)
         async with serving(door, listener, page.settings) as server:
@@ -164,11 +154,6 @@ def _announce(addresses: dict[str, str], *, as_json: bool) -> None:
     if "public_url" in addresses:
         print(addresses["public_url"], flush=True)  # noqa: T201
     say("the page is ready: open the address in a browser; Ctrl-C ends it")
-
-
-def _shown(ear: options.Where, voice: options.Where) -> str:
-    names = [place["endpoint_name"] or f"stage {place['stage'] or 'dev'}" for place in (ear, voice)]
-    return " and ".join(dict.fromkeys(names))
 
 
 def _password(file: Path | None, *, share: bool) -> str | None:

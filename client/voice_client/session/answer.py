@@ -46,6 +46,8 @@ class Answer:
         self._playing = Playing(clock, delay=settings.playback_delay)
         self._speech: Speech | None = None
         self._heard: str | None = None
+        self.played_seconds = 0.0
+        """How much of its audio had been played when it was interrupted."""
         self._text = ""
         self._notices = 0
         self._listener: Callable[[ConversationEvent], None] | None = None
@@ -65,6 +67,7 @@ class Answer:
     def interrupt(self, *, resumable: bool) -> str:
         """Stop telling events, from this moment on; returns what was heard. The task is the caller's to cancel."""
         self._heard = self.heard
+        self.played_seconds = self._playing.played_seconds
         self.interrupted = True
         self.resumable = resumable and not self._heard
         if self._speech is not None:

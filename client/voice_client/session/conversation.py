@@ -115,7 +115,7 @@ class Conversation:
             return False
         heard = answer.interrupt(resumable=resumable)
         answering.cancel()
-        self._tell(Interrupted(answer.turn.turn, heard))
+        self._tell(Interrupted(answer.turn.turn, heard, answer.played_seconds))
         return True
 
     async def _run(self, source: AudioSource) -> None:

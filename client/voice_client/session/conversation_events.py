@@ -45,6 +45,8 @@ class Interrupted:
     """The turn whose reply was interrupted."""
     heard: str = field(repr=False)
     """The sentences of the reply that were heard, the one under way included; empty when none had begun."""
+    played: float
+    """Seconds of the reply's audio that were heard, as far as a clock can tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,17 @@
 """What a listener has heard of the audio handed out so far, reckoned from a clock: a player plays at one speed."""
 
+from dataclasses import dataclass
+
 from voice_client.audio.pacing import Clock
 from voice_client.protocol.speech import BYTES_PER_SECOND
+
+
+@dataclass(slots=True)
+class _Piece:
+    sentence: int
+    start: float
+    """When its first sample sounds."""
+    seconds: float
 
 
 class Playing:
@@ -15,35 +25,39 @@ class Playing:
     def __init__(self, clock: Clock, *, delay: float) -> None:
         self._clock = clock
         self._delay = delay
-        self._until = 0.0
-        """When the audio handed out so far has been played."""
-        self._starts: list[tuple[int, float]] = []
-        """Each sentence and when its first sample sounds, in order."""
+        self._pieces: list[_Piece] = []
+
+    @property
+    def until(self) -> float:
+        """When the audio handed out so far has been played, in seconds of the clock."""
+        return self._pieces[-1].start + self._pieces[-1].seconds if self._pieces else 0.0
 
     @property
     def sounds(self) -> bool:
         """Whether something is to be heard now."""
-        return self._clock.now() < self._until
+        return self._clock.now() < self.until
+
+    @property
+    def played_seconds(self) -> float:
+        """How much of the audio has been played by now."""
+        now = self._clock.now()
+        return sum(min(piece.seconds, max(0.0, now - piece.start)) for piece in self._pieces)
 
     def add(self, sentence: int, pcm: bytes) -> None:
         """Note a chunk that went out now."""
-        start = max(self._until, self._clock.now() + self._delay)
-        if not self._starts or self._starts[-1][0] != sentence:
-            self._starts.append((sentence, start))
-        self._until = start + len(pcm) / BYTES_PER_SECOND
+        start = max(self.until, self._clock.now() + self._delay)
+        self._pieces.append(_Piece(sentence, start, len(pcm) / BYTES_PER_SECOND))
 
     def restart(self, sentence: int) -> None:
         """Note that a player drops what it holds of a sentence, which comes again."""
-        if self._starts and self._starts[-1][0] == sentence:
-            _, start = self._starts.pop()
-            self._until = min(self._until, max(start, self._clock.now()))
+        self._pieces = [piece for piece in self._pieces if piece.sentence != sentence]
 
     def begun(self) -> int:
         """Return how many sentences have begun to sound by now."""
         now = self._clock.now()
-        return sum(start <= now for _, start in self._starts)
+        return len({piece.sentence for piece in self._pieces if piece.start <= now})
 
     async def finished(self) -> None:
         """Return when all has been played."""
         while self.sounds:
-            await self._clock.sleep(self._until - self._clock.now())
+            await self._clock.sleep(self.until - self._clock.now())
