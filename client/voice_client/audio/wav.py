@@ -1,13 +1,12 @@
 """Writes a WAV file, whole or not at all."""
 
-import os
-import tempfile
 import wave
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
-from voice_client.errors import BadInputError
+from voice_client.audio.whole_file import WholeFile
 
 
 class WavFile:
@@ -27,23 +26,15 @@ class WavFile:
     def __init__(self, path: str | Path, *, rate: int) -> None:
         self.path = Path(path)
         self._rate = rate
-        self._temporary: Path | None = None
-        self._file: BinaryIO | None = None
+        self._open = ExitStack()
         self._wave: wave.Wave_write | None = None
 
     def __enter__(self) -> Self:
-        if self.path.is_dir():
-            raise BadInputError(f"{self.path} is a folder; give the name of a file")
-        try:
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part")
-        except OSError as error:
-            raise BadInputError(f"{self.path} cannot be written: {error.strerror or error}") from error
-        self._temporary = Path(name)
-        self._file = os.fdopen(handle, "wb")
-        writer = wave.open(self._file, "wb")
+        writer = wave.open(self._open.enter_context(WholeFile(self.path)), "wb")
         writer.setnchannels(1)
         writer.setsampwidth(2)
         writer.setframerate(self._rate)
+        self._open.callback(writer.close)  # writes the lengths into the header
         self._wave = writer
         return self
 
@@ -55,17 +46,4 @@ class WavFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._wave is not None  # noqa: S101
-        assert self._file is not None  # noqa: S101
-        assert self._temporary is not None  # noqa: S101
-        try:
-            with self._file:  # wave closes only files it opened itself
-                self._wave.close()  # writes the lengths into the header
-            if kind is None:
-                # mkstemp makes the file for its owner only; a result has the rights any new file has.
-                mask = os.umask(0)
-                os.umask(mask)
-                self._temporary.chmod(0o666 & ~mask)
-                self._temporary.replace(self.path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        self._open.__exit__(kind, error, traceback)

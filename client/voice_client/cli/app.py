@@ -4,10 +4,12 @@ import sys
 
 import typer
 
+from voice_client.cli.bench import app as bench
 from voice_client.cli.failure import debugging, report
 from voice_client.cli.plugins import PluginGroup
 from voice_client.cli.speak import speak
 from voice_client.cli.transcribe import transcribe
+from voice_client.cli.voices import voices
 
 app = typer.Typer(
     name="voice",
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 app.command()(transcribe)
 app.command()(speak)
+app.command()(voices)
+app.add_typer(bench, name="bench")
 
 
 @app.callback()

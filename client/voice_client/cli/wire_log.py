@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-_WORDS = {"text", "delta", "input"}
+_WORDS = {"text", "delta", "input", "sentence_text", "ref_text"}
 """Fields of both protocols that hold spoken words."""
 _AUDIO = {"audio", "audio_b64", "ref_audio"}
 """Fields that hold audio as base64."""

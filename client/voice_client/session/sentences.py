@@ -3,11 +3,14 @@
 
 It prefers too few cuts to wrong ones: a sentence cut in two has a wrong melody, whereas two sentences in one only start
 later. The sentences are the same however the text comes, at once or letter by letter: whether a mark ends a sentence is
-decided from the sentence up to it and the word after it, never from more.
+decided from the sentence up to it and the word after it, never from more. That decision is sentencex's (Wikimedia's
+splitter, made to rather not split than split wrongly); what it misses for speech is vetoed here.
 """
 
 import re
 from collections.abc import Iterator
+
+import sentencex
 
 from voice_client.session.speakable import speakable
 
@@ -15,21 +18,24 @@ _CLOSING = "\"'”’»›」』）)\\]】*_"
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _MARK = re.compile(
     # Chinese and Japanese end marks need no space after them; neither does an empty line or an item of a list.
-    rf"(?:[。！？]+[{_CLOSING}]*)|(?:[.!?…]+[{_CLOSING}]*(?=\s))|(?:[!?…]+[{_CLOSING}]*(?=[{_CJK}\uac00-\ud7af]))"
+    rf"(?:[。！？]+[{_CLOSING}]*)|(?:[.!?…]+[{_CLOSING}]*(?=\s))|(?:[!?…]+[{_CLOSING}]*(?=[{_CJK}]))"
     r"|(?:\n[^\S\n]*\n\s*)|(?:\n(?=\s*(?:[-*•]|\d{1,3}[.)])\s))"
 )
 _NEXT_WORD = re.compile(rf"\s*(?:(\S+)\s|(\S{{24}})|([{_CJK}]))")
 """The word after a mark, once it is whole; Chinese and Japanese have no spaces, so there a character has to do."""
 _ABBREVIATION_WORDS = """
-mr mrs ms dr prof st jr sr vs etc inc ltd co no fig approx e.g i.e a.m p.m u.s
-bzw ca evtl ggf hr fr nr str usw z.b d.h u.a z usf vgl abs
-m mm mme mlle p.ex env av
-sra srta dra ud uds ee.uu núm sr.ª exmo exma pág
-sig sig.ra dott ecc pag
-г гг ул т.е т.д т.п им см руб тыс млн
+ms approx est tel vol ed abs inkl max bsp jh mme mlle dr pr exma pág etc av núm pag dott.ssa т.е им млн др
 """
-"""English; German; French; Spanish and Portuguese; Italian; Russian. Small letters, without the last full stop."""
+"""What sentencex takes for a sentence's end although it is an abbreviation; small letters, without the full stop."""
 _ABBREVIATIONS = frozenset(_ABBREVIATION_WORDS.split())
+_SCRIPTS = (
+    ("ja", re.compile("[\u3040-\u30ff]")),
+    ("ko", re.compile("[\uac00-\ud7af]")),
+    ("zh", re.compile("[\u3400-\u9fff]")),
+    ("ru", re.compile("[\u0400-\u04ff]")),
+)
+_LATIN = ("en", "de", "fr", "es", "pt", "it")
+"""Asked all together when no language is given: what is an abbreviation in one of them ends no sentence."""
 _WORDS = re.compile(r"\w")
 _CLAUSE = re.compile(r"[,;:—]\s|[，；：、]")
 _SPACE = re.compile(r"\s")
@@ -42,10 +48,12 @@ class SentenceSplitter:
 
     Args:
         longest: characters of a sentence at most; a longer one is cut after a clause, else at a space, else anywhere.
+        language: ISO 639-1 code; None finds it out from the letters of each sentence.
     """
 
-    def __init__(self, *, longest: int) -> None:
+    def __init__(self, *, longest: int, language: str | None = None) -> None:
         self._longest = longest
+        self._language = language
         self._text = ""
         """What is not given out yet; begins where a sentence begins."""
         self._decided = 0
@@ -71,49 +79,68 @@ class SentenceSplitter:
 
     def _sentence_end(self, *, whole: bool) -> int | None:
         """Return where the first sentence ends, None when that is not known yet."""
+        text = self._text[: self._longest + 2 * _LOOKAHEAD]  # marks beyond it are not looked at
         room = self._longest if whole else self._longest + _LOOKAHEAD
-        for mark in _MARK.finditer(self._text, self._decided):
+        for mark in _MARK.finditer(text, self._decided):
             if mark.end() > self._longest:
                 break
-            word = _NEXT_WORD.match(self._text, mark.end())
+            word = _NEXT_WORD.match(text, mark.end())
             if word is None and not whole:
-                return None if len(self._text) <= room else self._cut()
-            following = word.group().strip() if word else self._text[mark.end() :].strip()
-            if self._ends(mark, following):
+                return None if len(text) <= room else self._cut(text)
+            if self._ends(text[: word.end() if word is not None else None], mark):
                 return mark.end()
             self._decided = mark.end()
-        return self._cut() if len(self._text.rstrip()) > room else None
+        return self._cut(text) if len(text.rstrip()) > room else None
 
-    def _ends(self, mark: re.Match[str], following: str) -> bool:
-        """Whether a mark ends the sentence, given the word after it."""
-        before = self._text[: mark.start()]
-        if not _WORDS.search(before) or not _WORDS.search(following):
-            return False  # nothing to say on one side: "1.", "...", a smiley
+    def _ends(self, text: str, mark: re.Match[str]) -> bool:
+        """Whether a mark ends the sentence, given the text up to the word after it."""
+        before, following = text[: mark.start()], text[mark.end() :].strip()
+        if not _WORDS.search(before):
+            return False  # nothing to say yet: "1.", "...", a smiley
         if mark.group()[0] == "\n":
             return True
-        quoted = mark.group()[-1] in _CLOSING
-        if quoted and (following[0].islower() or following[0] in {"と", "っ"}):
-            return False  # "Stop!" he said: the sentence goes on after the quotation
-        if mark.group()[0] not in ".…":
-            return True
-        if following[0].islower():
-            return False
-        word = (before.rsplit(maxsplit=1)[-1:] or [""])[0].lstrip("\"'“‘«(¿¡[").lower()
-        initial = len(word) == 1 and word.isalpha()  # J. Smith
-        ordinal = len(word) <= 2 and word.isdigit()  # am 3. Mai
-        return not (mark.group() == "." and (word in _ABBREVIATIONS or initial or ordinal))
+        return (
+            _WORDS.search(following) is not None
+            and not _goes_on(before, mark.group(), following)
+            and all(_agrees(language, text, mark.end()) for language in self._languages(before))
+        )
 
-    def _cut(self) -> int:
+    def _languages(self, sentence: str) -> tuple[str, ...]:
+        if self._language is not None:
+            return (self._language,)
+        return next(((code,) for code, letters in _SCRIPTS if letters.search(sentence)), _LATIN)
+
+    def _cut(self, text: str) -> int:
         """Return where a sentence that is too long is cut."""
         for pattern in (_CLAUSE, _SPACE):
             # Not in the first half: a crumb at the front would sound worse than a cut at a later space.
-            ends = [match.end() for match in pattern.finditer(self._text, 0, self._longest)]
+            ends = [match.end() for match in pattern.finditer(text, 0, self._longest)]
             if ends and ends[-1] > self._longest // 2:
                 return ends[-1]
         return self._longest
 
 
-def split_sentences(text: str, *, longest: int) -> list[str]:
+def _goes_on(before: str, mark: str, following: str) -> bool:
+    """Whether a sentence goes on after a mark, whatever sentencex says."""
+    if following[0].islower() and (mark[0] in ".…" or mark[-1] in _CLOSING):
+        return True  # "Stop!" he said.
+    if mark[-1] in _CLOSING and following[0] in {"と", "っ"}:
+        return True
+    if mark != ".":
+        return False
+    word = (before.rsplit(maxsplit=1)[-1:] or [""])[0].lstrip("\"'“‘«(¿¡[").lower()
+    initial = len(word) == 1 and word.isalpha()  # J. Smith, M. Dupont
+    ordinal = len(word) <= 2 and word.isdigit()  # am 3. Mai
+    return word in _ABBREVIATIONS or initial or ordinal
+
+
+def _agrees(language: str, text: str, end: int) -> bool:
+    """Whether sentencex ends a sentence at a mark that ends at `end`."""
+    next_word = end + len(text[end:]) - len(text[end:].lstrip())
+    return any(end <= found["end_index"] <= next_word for found in sentencex.get_sentence_boundaries(language, text))
+
+
+def split_sentences(text: str, *, longest: int, language: str | None = None) -> list[str]:
     """Return the sentences of a text in order, none blank and none longer than `longest` characters."""
-    splitter = SentenceSplitter(longest=longest)
+    splitter = SentenceSplitter(longest=longest, language=language)
     return [*splitter.push(text), *splitter.flush()]

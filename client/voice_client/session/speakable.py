@@ -5,7 +5,12 @@ import re
 import unicodedata
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s\"[^\"]*\")?\)")
-_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,200}>|<!--.*?-->", re.DOTALL)
+_TAG_NAMES = (
+    "a|b|br|code|div|em|h[1-6]|hr|i|img|li|ol|p|pre|s|span|strong|sub|sup|table|td|th|tr|u|ul"
+    "|speak|break|prosody|say-as|emphasis|voice|phoneme|audio"
+)
+_TAG = re.compile(rf"</?(?:{_TAG_NAMES})(?:\s[^<>\n]{{0,200}})?/?>|<!--.*?-->", re.DOTALL | re.IGNORECASE)
+_ROW = re.compile(r"(?m)^\s*\|(.*)\|\s*$")
 _ADDRESS = re.compile(r"\b(?:https?://|ftp://|www\.)(?:www\.)?([^\s/?#:<>()\"']+)[^\s<>()\"']*", re.IGNORECASE)
 _LINE_START = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>\s+|[-*•]\s+|```\w*\s*$|\|?[-:| ]{3,}\|?\s*$)")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?![\w*])", re.DOTALL)
@@ -32,6 +37,8 @@ def speakable(text: str) -> str:
     if "://" in text or "www." in text.lower():
         text = _ADDRESS.sub(_host, text)
     text = _LINE_START.sub("", text)
+    if "|" in text:
+        text = _ROW.sub(lambda row: row[1].replace("|", ","), text)
     text = _CODE.sub(r"\1", text)
     text = _EMPHASIS.sub(r"\2", text)
     if not text.isascii():

@@ -21,6 +21,8 @@ from voice_client.session.settings import Retry, SynthesizerSettings
 from voice_client.session.speaking_streams import SpeakingStreams
 from voice_client.session.speech import Speech
 from voice_client.session.text_input import TextInput
+from voice_client.session.voice_list import ask_for_voices
+from voice_client.session.voices import language_code
 
 __all__ = ["Speech", "Synthesizer"]
 
@@ -79,6 +81,7 @@ class Synthesizer:
             ref_text=ref_text,
         )
         """What is asked of the model."""
+        self._opener = opener
         self.retry = retry
         self.settings = settings
         self.clock = clock or MonotonicClock()
@@ -193,6 +196,18 @@ class Synthesizer:
         await self.cancel()
         await self.streams.close()
 
+    async def voices(self) -> tuple[str, ...]:
+        """Ask the model for its voices.
+
+        SageMaker lets no request through to the server's `GET /v1/audio/voices`. But a server that is asked for a voice
+        it does not have names those it has, before it makes any sound; so it is asked for one, on a stream of its own.
+
+        Raises:
+            ModelError: it named none (a model that clones a recording has none).
+            VoiceError: the stream failed.
+        """
+        return await ask_for_voices(self._opener, model=self.manner.model, seconds=self.settings.first_audio)
+
     def speak(self, text: str) -> Speech:
         """Prepare to speak a text; iterating over the result sends it and yields the audio.
 
@@ -208,7 +223,10 @@ class Synthesizer:
 
     def open_speech(self) -> Speech:
         """Prepare to speak a text that is yet to come: `push_text`, `flush` and `end` it, and iterate for the audio."""
-        text = TextInput(SentenceSplitter(longest=self.settings.longest_sentence), longest=self.settings.longest_text)
+        text = TextInput(
+            SentenceSplitter(longest=self.settings.longest_sentence, language=language_code(self.language)),
+            longest=self.settings.longest_text,
+        )
         spoken = Speech(self, self._utterances, text)
         self._utterances += 1
         self._opened.add(spoken)

@@ -88,6 +88,11 @@ def language_name(language: str | None) -> str | None:
     raise _unknown("language", language, (*LANGUAGES.values(), AUTO))
 
 
+def language_code(name: str | None) -> str | None:
+    """Return the code of a language given by the server's name; None for "Auto" and for none at all."""
+    return next((code for code, language in LANGUAGES.items() if language == name), None)
+
+
 def _unknown(kind: str, given: str, known: Iterable[str]) -> BadInputError:
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(given.strip().lower(), names, n=1, cutoff=0.6)

@@ -16,7 +16,7 @@ def one_line(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("command", ["transcribe", "speak"])
+@pytest.mark.parametrize("command", ["transcribe", "speak", "voices"])
 def test_help_has_examples_defaults_and_every_option(voice_here: Any, command: str) -> None:
     result = voice_here(command, "--help")
     assert result.returncode == 0
@@ -60,7 +60,12 @@ def test_a_text_file_named_wav_is_2_with_the_reason(voice_here: Any, tmp_path: P
         (("transcribe", "gone.wav", "--stage", "a", "--endpoint", "b"), "--stage and --endpoint exclude each other"),
         (("speak", "Hi.", "--endpoint", "b", "--ca-bundle", "gone.pem"), "--ca-bundle gone.pem is no file"),
         (("speak", "   "), "there is no text to speak"),
-        (("speak", "Hi.", "-o", "out.mp3"), "out.mp3 is written as WAV"),
+        (("speak", "Hi.", "-o", "out.ogg"), "out.ogg: speech is written as WAV, FLAC or MP3"),
+        (("speak", "Hi.", "-f", "text.txt"), "TEXT and -f exclude each other"),
+        (("speak", "-f", "gone.txt"), "gone.txt cannot be read"),
+        (("speak", "😀 ..."), "there is no text to speak"),
+        (("speak", "Hi.", "-o", "-", "--json"), "--json and -o - exclude each other"),
+        (("speak", "Hi.", "--speed", "9", "--device", "2"), "--device is for --play; a speed of 9"),
         (("speak", "Hi.", "-o", "no/folder/out.wav"), "cannot be written"),
     ],
 )

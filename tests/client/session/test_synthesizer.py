@@ -22,7 +22,7 @@ from voice_client.session import (
 
 MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
 WORD_BYTES = 12_000
-LONG = "one two three four five six seven eight nine ten. " * 20
+LONG = "One two three four five six seven eight nine ten. " * 20
 """50 s of speech: more than waits for a listener, so that the server is still speaking when its beginning is heard."""
 TEXT = "Good morning. How are you today? I am well!"
 QUICK_RETRY = Retry(attempts=2, first_wait=0.02, longest_wait=0.05)
