@@ -8,7 +8,7 @@ docs/integration.md has the options and what a run leaves behind.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -83,7 +83,21 @@ def _missing_account() -> str | None:
     return None if session.region_name else "there is no region, set AWS_REGION"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+class NoAccount(pytest.Item):
+    """Stands for the whole suite where nothing can be reached: it is skipped, in one line that says why."""
+
+    def runtest(self) -> None:
+        pytest.skip(self.config.stash[_NO_ACCOUNT])
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, self.name
+
+
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _NO_ACCOUNT in config.stash and items:
+        config.hook.pytest_deselected(items=list(items))
+        items[:] = [NoAccount.from_parent(session, name="the suite needs an AWS account")]
+        return
     measuring = config.stash.get(_MEASURING, None)
     slow = measuring.slow if measuring is not None else bool(config.getoption("--slow"))
     target = config.getoption("--target")
@@ -111,17 +125,9 @@ def _destroys(config: pytest.Config) -> bool:
     return bool(config.getoption("--destroy") or itself) and not config.getoption("--keep")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def account(request: pytest.FixtureRequest) -> None:
-    """Skip everything, for one reason, where nothing can be reached."""
-    if reason := request.config.stash.get(_NO_ACCOUNT, None):
-        pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
-def measuring(request: pytest.FixtureRequest, account: None) -> Measuring:
+def measuring(request: pytest.FixtureRequest) -> Measuring:
     """The run's figures."""
-    del account
     return request.config.stash[_MEASURING]
 
 
@@ -193,7 +199,9 @@ def facts(stage: DeployedStage, measuring: Measuring) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     measuring = item.config.stash.get(_MEASURING, None)
     if measuring is not None and (report.when == "call" or report.outcome != "passed"):

@@ -13,8 +13,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
-
 Unit = Literal["ms", "ratio", "s", "dBFS", "count"]
 
 
@@ -85,7 +83,7 @@ class Versions(_Part):
 class IntegrationReport(_Part):
     """One run of the integration suite."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     date: datetime = Field(description="when it began, UTC")
     target: Literal["local", "aws"]
     stage: str

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +26,7 @@ from voice_constructs.errors import UnsupportedCudaError
 from voice_constructs.inference_ami import InferenceAmi
 from voice_constructs.published_images import cuda_of_image
 from voice_ops.errors import OpsError
-from voice_ops.leftovers import StageImage, stage_images
+from voice_ops.leftovers import StageImage, left_over, stage_images
 from voice_ops.live_config import SERVICES, ClientOf, LiveConfig, live_config
 
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
@@ -243,9 +243,16 @@ class DeployedStage:
         self.created = True
 
     def destroy(self, log: Path) -> tuple[StageImage, ...]:
-        """Run `cdk destroy --all`; return the images that the stage's models ran."""
+        """Run `cdk destroy` on the stage's stacks but that of staged weights, which outlive their endpoints.
+
+        Returns:
+            The images that the stage's models ran.
+        """
         images = stage_images(self.stage, self.client)
-        self._cdk(["destroy", "--all", "--force"], log)
+        stacks = [
+            resource.name for resource in left_over(self.stage, self.client) if resource.service == "cloudformation"
+        ]
+        self._cdk(["destroy", *stacks, "--force"], log)
         self.destroyed = True
         return images
 
@@ -267,11 +274,10 @@ class DeployedStage:
         )
 
 
-async def within[T](seconds: float, work: "asyncio.Future[T] | Any") -> T:
+async def within[T](seconds: float, work: Awaitable[T]) -> T:
     """Await something that must not take longer; `TimeoutError` otherwise."""
     async with asyncio.timeout(seconds):
-        result: T = await work
-    return result
+        return await work
 
 
 __all__ = ["SERVICES", "DeployedStage", "within"]

@@ -9,7 +9,8 @@ from tests.e2e.deployed_cloud import RECORDINGS
 from tests.integration.measuring import Measuring
 from tests.integration.speech import CONVERSATION_SECONDS, SHORTEST, TRANSCRIPTS, hear, unpaced
 from tests.integration.stage import DeployedStage, within
-from voice_client import Transcriber
+from voice_client import AudioFile, Transcriber
+from voice_client.protocol import realtime
 from voice_client.transport import StreamTarget, VoiceTransport
 from voice_local.word_error_rate import word_error_rate
 
@@ -54,6 +55,30 @@ async def test_both_invocation_paths_lead_to_the_model(
                 result = await within(CONVERSATION_SECONDS, hear(ear, SHORTEST, measuring, paced=False))
 
     assert word_error_rate(TRANSCRIPTS[SHORTEST.name], result.text) <= WORST_RECORDING, result.text
+
+
+async def test_a_client_that_ends_its_input_gets_the_rest_of_the_output(stage: DeployedStage) -> None:
+    """How the platform passes the end on is its own; no word may be lost by it."""
+
+    async def ask() -> str:
+        async with stage.stream("stt", "v1/realtime") as stream:
+            await stream.send_text(realtime.session_update(stage.published("stt", "model")))
+            await stream.send_text(realtime.start())
+            async with AudioFile(SHORTEST).open(rate=realtime.SAMPLE_RATE_HZ, chunk_bytes=4096) as chunks:
+                async for chunk in chunks:
+                    await stream.send_text(realtime.append(chunk))
+            await stream.send_text(realtime.finish())
+            await stream.end_input()
+            async for message in stream:
+                event = realtime.parse(message)
+                if isinstance(event, realtime.TranscriptionDone):
+                    return event.text
+        pytest.fail("the stream ended before transcription.done: words were lost", pytrace=False)
+
+    with stage.explained("stt"):
+        text = await within(CONVERSATION_SECONDS, ask())
+
+    assert word_error_rate(TRANSCRIPTS[SHORTEST.name], text) <= WORST_RECORDING, text
 
 
 def test_a_plain_request_is_transcribed_or_told_where_to_go(stage: DeployedStage) -> None:
