@@ -16,7 +16,7 @@ def one_line(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("command", ["transcribe", "speak", "voices"])
+@pytest.mark.parametrize("command", ["transcribe", "speak"])
 def test_help_has_examples_defaults_and_every_option(voice_here: Any, command: str) -> None:
     result = voice_here(command, "--help")
     assert result.returncode == 0
