@@ -9,6 +9,7 @@ from stacks.foundation_stack import FoundationStack
 from stacks.settings import SettingsError, load_settings
 from stacks.stt_stack import SttStack
 from stacks.tts_stack import TtsStack
+from stacks.weights_stack import WeightsStack
 from voice_constructs.errors import VoiceConstructError
 
 
@@ -27,6 +28,10 @@ def build(app: App) -> None:
     )
     stt = SttStack(app, settings, env=env)
     tts = TtsStack(app, settings, env=env)
+    if WeightsStack.is_needed(settings):
+        weights = WeightsStack(app, settings, env=env)
+        stt.add_stack_dependency(weights)
+        tts.add_stack_dependency(weights)
     if FoundationStack.is_needed(settings):
         foundation = FoundationStack(app, settings, env=env)
         # VPC endpoints first: containers reach AWS through them. No value passes between stacks, so that each can be

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
 
 from stacks.operation_settings import ScalingSettings, UpdateSettings
-from stacks.settings_section import OptionalText, SettingsSection, none_if_empty, split_commas
+from stacks.settings_section import OptionalText, SettingsSection, TextList, none_if_empty, split_commas
 from voice_constructs.accelerators import accelerator_of
 from voice_constructs.errors import UnsupportedCudaError
 from voice_constructs.inference_ami import CudaVersion, InferenceAmi
@@ -28,6 +28,10 @@ from voice_constructs.published_images import (
     omni_tag,
 )
 
+STAGED = "staged"
+"""Value of `weights`: brought from the hub to the stage's own bucket when the stack is deployed."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _S3_PREFIX = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[^/].*/)")
 
 
@@ -62,7 +66,10 @@ class EndpointSettings(SettingsSection):
     revision: OptionalText = None
     """Branch, tag or commit on the hub. Default: the main branch."""
     weights: OptionalText = None
-    """`s3://bucket/prefix/` of uncompressed weights. Default: the container downloads them from the hub."""
+    """`staged`: copied from the hub to the stage's bucket by the deployment; needs a commit as `revision`. Or
+    `s3://bucket/prefix/` of uncompressed weights. Default: the container downloads them from the hub."""
+    weights_files: TextList = ()
+    """Of `staged` weights: patterns of the files that the server needs, `*` for any text. Each must match one."""
     min_gpu_memory_gb: int = Field(ge=1)
     """What the model needs on one GPU, nominal GB; no instance type with less is accepted."""
     instance_types: InstanceTypes = DEFAULT_INSTANCE_TYPES
@@ -88,10 +95,25 @@ class EndpointSettings(SettingsSection):
     @field_validator("weights")
     @classmethod
     def _check_weights(cls, value: str | None, info: ValidationInfo) -> str | None:
+        revision = info.data.get("revision")
+        if value == STAGED:
+            if revision is None or _COMMIT.fullmatch(revision) is None:
+                raise ValueError(
+                    f"staged weights need a commit as revision, 40 hexadecimal digits, not {revision or 'none'}: "
+                    "what is staged must not move"
+                )
+            return value
         if value is not None and _S3_PREFIX.fullmatch(value) is None:
-            raise ValueError(f"{value!r} is no S3 folder; write s3://bucket/prefix/, ending with /")
-        if value is not None and info.data.get("revision") is not None:
+            raise ValueError(f"{value!r} is no S3 folder; write s3://bucket/prefix/, ending with /, or {STAGED}")
+        if value is not None and revision is not None:
             raise ValueError("weights in S3 have no revision; leave out weights or revision")
+        return value
+
+    @field_validator("weights_files")
+    @classmethod
+    def _check_weights_files(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not value and info.data.get("weights") == STAGED:
+            raise ValueError("staged weights need at least one pattern, such as *.safetensors")
         return value
 
     @field_validator("instance_types")
@@ -150,9 +172,14 @@ class EndpointSettings(SettingsSection):
 
     @property
     def weights_location(self) -> S3Location | None:
-        """The bucket and prefix of `weights`; None when the weights come from the hub."""
+        """The bucket and prefix of `weights`; None when the weights come from the hub, or are staged from it."""
         match = _S3_PREFIX.fullmatch(self.weights) if self.weights else None
         return S3Location(match["bucket"], match["prefix"]) if match else None
+
+    @property
+    def weights_staged(self) -> bool:
+        """Whether the deployment brings the weights to the stage's bucket."""
+        return self.weights == STAGED
 
     @property
     def environment(self) -> dict[str, str]:
@@ -179,6 +206,8 @@ class SttSettings(EndpointSettings):
     }
 
     model: HubModelId = "mistralai/Voxtral-Mini-4B-Realtime-2602"
+    weights_files: TextList = ("consolidated*.safetensors", "params.json", "tekken.json")
+    """What vLLM reads in Mistral's format; the repository holds the weights in a second format as well."""
     min_gpu_memory_gb: int = Field(default=16, ge=1)
     max_model_len: int = Field(default=45_000, ge=1024, le=262_144)
     """Longest session in tokens, at 80 ms of audio each: 45000 is one hour. vLLM fails at the limit, so clients
@@ -231,6 +260,8 @@ class TtsSettings(EndpointSettings):
     """Text to speech: AWS's vLLM-Omni container."""
 
     model: HubModelId = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
+    weights_files: TextList = ("*.json", "*.safetensors", "*.txt")
+    """Configuration, weights and tokenizer, those of the speech tokenizer's folder too."""
     min_gpu_memory_gb: int = Field(default=14, ge=1)
     stage_init_timeout_seconds: int = Field(default=900, ge=60, le=3600)
     """For loading one stage of the model; the container's own 300 s are too short for a first download."""

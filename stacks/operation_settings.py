@@ -91,6 +91,19 @@ class MonitoringSettings(SettingsSection):
         return value
 
 
+class StagingSettings(SettingsSection):
+    """How weights get from the Hugging Face hub to S3, for endpoints whose `weights` are `staged`."""
+
+    hub: str = Field(
+        default="https://huggingface.co", pattern=r"^(?:https://[\w.-]+(?::\d+)?|http://127\.0\.0\.1:\d+)$"
+    )
+    """The hub, or a mirror that has its API."""
+    token_secret: Annotated[str | None, Field(pattern=r"^[\w/+=.@:-]+$"), BeforeValidator(none_if_empty)] = None
+    """Name or ARN of a Secrets Manager secret whose text is a hub token. Needed for gated models only."""
+    timeout_minutes: int = Field(default=55, ge=5, le=55)
+    """For one build: CloudFormation waits an hour. 9 GB take a few minutes."""
+
+
 class VpcSettings(SettingsSection):
     """A VPC that the containers run in. Default: SageMaker's own network, which reaches the hub and AWS."""
 

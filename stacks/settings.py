@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, Validat
 
 from stacks.endpoint_settings import SttSettings, TtsSettings
 from stacks.names import Service, endpoint_name
-from stacks.operation_settings import MonitoringSettings, VpcSettings
+from stacks.operation_settings import MonitoringSettings, StagingSettings, VpcSettings
 from stacks.settings_section import OptionalText, SettingsSection, none_if_empty
 
 DEFAULT_STAGE = "dev"
@@ -92,6 +92,8 @@ class StageSettings(SettingsSection):
     """Refuse to destroy the stacks until it is turned off."""
     monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)
     """Alarms, metrics, dashboard."""
+    staging: StagingSettings = Field(default_factory=StagingSettings)
+    """Of weights that are copied from the hub to S3."""
     stt: SttSettings = Field(default_factory=SttSettings)
     """The ear."""
     tts: TtsSettings = Field(default_factory=TtsSettings)
@@ -127,6 +129,11 @@ class StageSettings(SettingsSection):
                 "weights in S3, or give the subnets a way out"
             )
         return value
+
+    @property
+    def weights_staged(self) -> bool:
+        """Whether either endpoint's weights are staged by the deployment."""
+        return self.stt.weights_staged or self.tts.weights_staged
 
     @property
     def tags(self) -> dict[str, str]:

@@ -12,12 +12,13 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.endpoint_settings import EndpointSettings
-from stacks.names import Service, parameter_name
+from stacks.names import Service, parameter_name, weights_parameter_name
 from stacks.settings import StageSettings
 from voice_constructs.alarm_topic import AlarmTopic
 from voice_constructs.deployment_guardrails import DeploymentGuardrails
 from voice_constructs.instance_pools import InstancePools
 from voice_constructs.model_weights import ModelWeights
+from voice_constructs.model_weights_store import StagesWeights, WeightsStore
 from voice_constructs.serving_image import ServingImage
 from voice_constructs.stream_scaling import StreamScaling
 from voice_constructs.voice_endpoint import StartupTimeouts, VoiceEndpoint
@@ -156,10 +157,23 @@ class VoiceStack(Stack):
 
     def _weights(self, settings: EndpointSettings) -> ModelWeights:
         location = settings.weights_location
+        if settings.weights_staged and settings.revision is not None:
+            return ModelWeights.staged(
+                self._weights_store(), settings.model, revision=settings.revision, files=settings.weights_files
+            )
         if location is None:
             return ModelWeights.hub(settings.model, revision=settings.revision)
         bucket = s3.Bucket.from_bucket_name(self, "Weights", location.bucket)
         return ModelWeights.s3(bucket, location.prefix, model_id=settings.model)
+
+    def _weights_store(self) -> StagesWeights:
+        # Read when the stack is deployed, from what the weights stack has published: no export, so that either can be
+        # changed without the other.
+        bucket, function = (
+            ssm.StringParameter.value_for_string_parameter(self, weights_parameter_name(self._settings.stage, key))
+            for key in ("bucket", "function")
+        )
+        return WeightsStore.from_attributes(self, "Weights", bucket_name=bucket, service_token=function)
 
     def _publish(self, endpoint: VoiceEndpoint, model: str, *, client_command: str, facts: Mapping[str, str]) -> None:
         """Write the SSM parameters that clients read by path, and the stack's outputs."""

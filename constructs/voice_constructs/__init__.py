@@ -15,6 +15,8 @@
 | `acknowledgements` | how a finding of a scanner is accepted | yes |
 | `serving_image` | `ServingImage`: the container, its CUDA version and the right to pull it | yes |
 | `model_weights` | `ModelWeights`: the Hugging Face hub, an S3 prefix, staged weights | yes |
+| `model_weights_store` | `WeightsStore`: a bucket for weights and the build that fills it | yes |
+| `model_weights_job` | what that build and its function run: standard library and boto3 | no |
 | `instance_pools` | `InstancePools`: instance types in order of preference | no |
 | `prices` | what the stacks cost: the one dated table | no |
 | `accelerators` | the GPUs behind the instance types | no |

@@ -2,15 +2,19 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct, IDependable
 
 from voice_constructs.acknowledgements import Scanner, acknowledge, wildcard_resource
 from voice_constructs.errors import InvalidPropertiesError
+from voice_constructs.model_weights_job.weights_staging.manifest import prefix_of
+from voice_constructs.model_weights_store import StagesWeights
 
 MODEL_DIRECTORY = "/opt/ml/model"
 """Where SageMaker mounts S3 weights, read-only."""
@@ -23,10 +27,12 @@ class BoundWeights:
     Attributes:
         environment: variables that tell the vLLM containers what to load.
         model_data_source: the S3 prefix, None when the container downloads the weights itself.
+        ready: what must have been created before the model, None when nothing must.
     """
 
     environment: Mapping[str, str]
     model_data_source: sagemaker.CfnModel.ModelDataSourceProperty | None
+    ready: IDependable | None = None
 
 
 class ModelWeights(ABC):
@@ -50,21 +56,22 @@ class ModelWeights(ABC):
         return _HubWeights(model_id, revision)
 
     @staticmethod
-    def staged(bucket: s3.IBucket, model_id: str, *, revision: str) -> "ModelWeights":
-        """Return weights of the hub that were brought to a bucket of your own, where `staged_prefix` says.
+    def staged(store: StagesWeights, model_id: str, *, revision: str, files: Sequence[str]) -> "ModelWeights":
+        """Return weights that are copied from the hub to a bucket of your own before the model is created.
 
-        Bringing them there is not this construct's work: an operator's command or a build job does it before the model
-        is created.
+        A custom resource asks the store for them: it starts a build unless the revision is there and complete, and the
+        deployment fails, naming the file, when it cannot be made complete. Deleting the stack leaves them.
 
         Args:
-            bucket: in the endpoint's region.
+            store: a `WeightsStore`, in the endpoint's region.
             model_id: `owner/name` on the hub.
-            revision: the commit that was staged. A branch moves; what is staged does not.
+            revision: the commit, 40 hexadecimal digits. A branch moves; what is staged does not.
+            files: patterns of the files that the server needs, `*` for any text; each must match at least one.
 
         Raises:
-            InvalidPropertiesError: the id or the revision cannot be part of an S3 key.
+            InvalidPropertiesError: the id or the revision cannot be part of an S3 key, or no files are asked for.
         """
-        return _S3Weights(bucket, staged_prefix(model_id, revision), model_id)
+        return _StagedWeights(store, model_id, revision, files)
 
     @staticmethod
     def s3(bucket: s3.IBucket, prefix: str, *, model_id: str) -> "ModelWeights":
@@ -81,8 +88,13 @@ class ModelWeights(ABC):
         return _S3Weights(bucket, prefix, model_id)
 
     @abstractmethod
-    def bind(self, grantee: iam.IGrantable) -> BoundWeights:
-        """Grant the reads that are needed, and no more, and return what the model must be told."""
+    def bind(self, scope: Construct, grantee: iam.IGrantable) -> BoundWeights:
+        """Grant the reads that are needed, and no more, and return what the model must be told.
+
+        Args:
+            scope: what belongs to the weights is created in here.
+            grantee: reads them.
+        """
 
 
 def staged_prefix(model_id: str, revision: str) -> str:
@@ -98,7 +110,7 @@ def staged_prefix(model_id: str, revision: str) -> str:
         problems.append(f"revision is {revision!r}; give the commit")
     if problems:
         raise InvalidPropertiesError("ModelWeights.staged", problems)
-    return f"models/{model_id}/{revision}/"
+    return prefix_of(model_id, revision)
 
 
 class _HubWeights(ModelWeights):
@@ -106,7 +118,8 @@ class _HubWeights(ModelWeights):
         super().__init__(model_id, needs_egress=True)
         self._revision = revision
 
-    def bind(self, grantee: iam.IGrantable) -> BoundWeights:
+    def bind(self, scope: Construct, grantee: iam.IGrantable) -> BoundWeights:
+        del scope, grantee
         environment = {"SM_VLLM_MODEL": self.model_id, "HF_HUB_DISABLE_TELEMETRY": "1"}
         if self._revision is not None:
             environment["SM_VLLM_REVISION"] = self._revision
@@ -123,7 +136,8 @@ class _S3Weights(ModelWeights):
         self._bucket = bucket
         self._prefix = prefix
 
-    def bind(self, grantee: iam.IGrantable) -> BoundWeights:
+    def bind(self, scope: Construct, grantee: iam.IGrantable) -> BoundWeights:
+        del scope
         # Not bucket.grant_read(): it grants s3:GetObject*, GetBucket* and List*, of which two actions are needed.
         objects = self._bucket.arn_for_objects(f"{self._prefix}*")
         iam.Grant.add_to_principal(grantee=grantee, actions=["s3:GetObject"], resource_arns=[objects])
@@ -151,3 +165,25 @@ class _S3Weights(ModelWeights):
         )
         environment = {"SM_VLLM_MODEL": MODEL_DIRECTORY, "SM_VLLM_SERVED_MODEL_NAME": self.model_id}
         return BoundWeights(environment, source)
+
+
+class _StagedWeights(_S3Weights):
+    def __init__(self, store: StagesWeights, model_id: str, revision: str, files: Sequence[str]) -> None:
+        prefix = staged_prefix(model_id, revision)
+        if not files:
+            raise InvalidPropertiesError("ModelWeights.staged", ["files is empty; say which files the server needs"])
+        super().__init__(store.bucket, prefix, model_id)
+        self._store = store
+        self._revision = revision
+        self._files = list(files)
+
+    def bind(self, scope: Construct, grantee: iam.IGrantable) -> BoundWeights:
+        staging = CustomResource(
+            scope,
+            "StagedWeights",
+            resource_type="Custom::StagedWeights",
+            service_token=self._store.service_token,
+            service_timeout=Duration.hours(1),
+            properties={"Model": self.model_id, "Revision": self._revision, "Files": self._files},
+        )
+        return replace(super().bind(scope, grantee), ready=staging)

@@ -139,7 +139,7 @@ class VoiceEndpoint(MeasuredEndpoint):
         self._logs_sessions = session_metrics
         self.role = self._create_role()
         self._image_uri = image.bind(self, self.role)
-        self._weights = weights.bind(self.role)
+        self._weights = weights.bind(self, self.role)
         self._needs_egress = weights.needs_egress
         self._attach_policy = network.grant_attach(self.role) if network is not None else None
 
@@ -265,6 +265,8 @@ class VoiceEndpoint(MeasuredEndpoint):
         model.node.add_dependency(self.role.node.find_child("DefaultPolicy"))
         if self._attach_policy is not None:
             model.node.add_dependency(self._attach_policy)
+        if self._weights.ready is not None:
+            model.node.add_dependency(self._weights.ready)
         if self._needs_egress:
             acknowledge(
                 model,

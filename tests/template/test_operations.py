@@ -1,6 +1,7 @@
 """What an operator is promised of updates, scaling, alarms, metrics, pauses, networks and keys."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -428,11 +429,22 @@ class TestEndpointsDefinedElsewhere:
             assert method.removeprefix("metric_").replace("_", "") == metric.metric_name.lower()
 
 
+@dataclass(frozen=True)
+class StagedElsewhere:
+    """A store of another stack."""
+
+    bucket: s3.IBucket
+    service_token: str
+
+
 class TestStagedWeights:
     def test_are_read_where_they_were_staged_and_decrypted(self) -> None:
         stack = plain_stack()
         bucket = s3.Bucket(stack, "Weights", encryption_key=kms.Key(stack, "Key"))
-        endpoint_in(stack, weights=ModelWeights.staged(bucket, "mistralai/Voxtral", revision="0a1b2c"))
+        store = StagedElsewhere(bucket, "arn:aws:lambda:us-east-1:111122223333:function:staging")
+        endpoint_in(
+            stack, weights=ModelWeights.staged(store, "mistralai/Voxtral", revision="0a1b2c", files=["*.safetensors"])
+        )
         template = Template.from_stack(stack)
         source = str(template.find_resources("AWS::SageMaker::Model"))
         assert "/models/mistralai/Voxtral/0a1b2c/" in source
@@ -440,6 +452,22 @@ class TestStagedWeights:
         policies = str(template.find_resources("AWS::IAM::Policy"))
         assert "/models/mistralai/Voxtral/0a1b2c/*" in policies
         assert "kms:Decrypt" in policies
+        # No model before its weights are there.
+        (staging,) = template.find_resources("Custom::StagedWeights")
+        assert template.find_resources("Custom::StagedWeights")[staging]["Properties"] == {
+            "ServiceToken": store.service_token,
+            "ServiceTimeout": "3600",
+            "Model": "mistralai/Voxtral",
+            "Revision": "0a1b2c",
+            "Files": ["*.safetensors"],
+        }
+        for model in template.find_resources("AWS::SageMaker::Model").values():
+            assert staging in model["DependsOn"]
+
+    def test_without_files_is_refused(self) -> None:
+        store = StagedElsewhere(s3.Bucket(plain_stack(), "Weights"), "arn:aws:lambda:us-east-1:1:function:staging")
+        with pytest.raises(InvalidPropertiesError, match="files is empty"):
+            ModelWeights.staged(store, "mistralai/Voxtral", revision="0a1b2c", files=[])
 
     def test_a_branch_with_a_slash_or_no_owner_is_refused(self) -> None:
         with pytest.raises(InvalidPropertiesError) as caught:

@@ -20,6 +20,7 @@ from voice_constructs.deployment_guardrails import DeploymentGuardrails
 from voice_constructs.inference_ami import CudaVersion
 from voice_constructs.instance_pools import InstancePools
 from voice_constructs.model_weights import ModelWeights
+from voice_constructs.model_weights_store import WeightsStore
 from voice_constructs.published_images import BRIDGE_BASE_CUDA_12
 from voice_constructs.serving_image import ServingImage
 from voice_constructs.stage_dashboard import StageDashboard
@@ -43,7 +44,13 @@ DOCUMENTED: dict[str, tuple[Callable[..., Any], ...]] = {
     "voice-endpoint": (VoiceEndpoint,),
     "serving-image": (ServingImage.vllm_omni, ServingImage.voxtral_bridge, ServingImage.from_ecr),
     "instance-pools": (InstancePools,),
-    "model-weights": (ModelWeights.hub, ModelWeights.s3, ModelWeights.staged),
+    "model-weights": (
+        ModelWeights.hub,
+        ModelWeights.s3,
+        ModelWeights.staged,
+        WeightsStore,
+        WeightsStore.from_attributes,
+    ),
     "deployment-guardrails": (DeploymentGuardrails,),
     "stream-scaling": (StreamScaling,),
     "alarm-topic": (AlarmTopic,),

@@ -137,6 +137,9 @@ class TestMistakes:
             ("stt.model", "voxtral", "should match pattern"),
             ("stt.weights", "s3://bucket/model.tar.gz", "write s3://bucket/prefix/"),
             ("stt.weights", "s3://bucket", "write s3://bucket/prefix/"),
+            ("stt.weights", "staged", "need a commit as revision"),
+            ("staging.hub", "http://hub.example.com", "should match pattern"),
+            ("staging.timeout_minutes", "90", "less than or equal to 55"),
             ("stt.max_model_len", "10", "greater than or equal to 1024"),
             ("stt.base_image", "public.ecr.aws/vllm", "should match pattern"),
             ("stt.base_image_cuda", "12.9", "has CUDA 13.0, not 12.9"),
@@ -192,6 +195,16 @@ class TestMistakes:
 
     def test_weights_in_s3_have_no_revision(self) -> None:
         assert "leave out" in problems_of(stt__weights="s3://my-bucket/v/", stt__revision="main")["stt.weights"]
+
+    def test_staged_weights_pin_a_commit_and_say_which_files(self) -> None:
+        commit = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
+        staged = load(stt__weights="staged", stt__revision=commit)
+        assert staged.weights_staged
+        assert staged.stt.weights_location is None
+        assert "params.json" in staged.stt.weights_files
+        assert "not main" in problems_of(stt__weights="staged", stt__revision="main")["stt.weights"]
+        empty = problems_of(stt__weights="staged", stt__revision=commit, stt__weights_files="")
+        assert "at least one pattern" in empty["stt.weights_files"]
 
     @pytest.mark.parametrize(
         ("wrong", "right"),

@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -93,10 +93,18 @@ class _Answer:
 class CustomResource:
     """Provider of `AWS::CloudFormation::CustomResource` and every `Custom::` type."""
 
-    def __init__(self, runtime: FunctionRuntime, desk: ResponseDesk, settings: ControlPlaneSettings) -> None:
+    def __init__(
+        self,
+        runtime: FunctionRuntime,
+        desk: ResponseDesk,
+        settings: ControlPlaneSettings,
+        may_still_answer: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`may_still_answer` says whether anything else runs that an ended function may have left its answer to."""
         self._runtime = runtime
         self._desk = desk
         self._settings = settings
+        self._may_still_answer = may_still_answer
 
     def replaces(self, current: StackResource, properties: Mapping[str, Any]) -> bool:
         """Return False: the function itself says so, by another physical id."""
@@ -161,7 +169,9 @@ class CustomResource:
         limit = float(request.properties.get("ServiceTimeout", self._settings.custom_resource_seconds))
         ended = _Ended(self._runtime, str(event["ServiceToken"]), json.dumps(event).encode())
         while not ticket.arrived.wait(0.05):
-            if (reason := ended.reason()) is not None and not ticket.arrived.is_set():
+            reason = ended.reason()
+            # Asked in this order: what runs still may end, after its answer, between the two.
+            if reason is not None and not self._may_still_answer() and not ticket.arrived.is_set():
                 raise ResourceError(
                     f"CloudFormation did not receive a response from your Custom Resource: {reason} "
                     "(AWS would go on waiting, up to an hour)"

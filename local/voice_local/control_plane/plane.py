@@ -23,11 +23,14 @@ from voice_local.control_plane import (
     s3_api,
     unknown_operations,
 )
+from voice_local.control_plane.build_api import BuildApi, build_ended
+from voice_local.control_plane.build_runtime import BuildRuntime
 from voice_local.control_plane.change_set_api import ChangeSetApi
 from voice_local.control_plane.custom_resource import CustomResource, ResponseDesk
 from voice_local.control_plane.endpoint_hosting import EndpointHosting
 from voice_local.control_plane.endpoint_logs import EndpointLogs
 from voice_local.control_plane.errors import ControlPlaneStartError, PortTakenError
+from voice_local.control_plane.event_delivery import EventDelivery
 from voice_local.control_plane.expired_credentials import ExpiredCredentials
 from voice_local.control_plane.function_api import FunctionInvocations
 from voice_local.control_plane.function_runtime import FunctionRuntime
@@ -94,6 +97,7 @@ class ControlPlane:
         self._patches = Patches()
         self._operations: StackOperations | None = None
         self._functions: FunctionRuntime | None = None
+        self._builds: BuildRuntime | None = None
         self._state = SavedState(state_dir, identity) if state_dir is not None else None
         self._saver: StateSaver | None = None
         self._resumed: list[str] = []
@@ -160,6 +164,8 @@ class ControlPlane:
         if self._state is not None:
             self._state.close()
         server, self._server = self._server, None
+        if self._builds is not None:
+            self._builds.close()
         if self._functions is not None:
             self._functions.close()
         if self._operations is not None:
@@ -205,10 +211,13 @@ class ControlPlane:
         self._patches.replace(self._server, "handle_error", _log_broken_connection)
         clients = ServiceClients(self._identity, self.url)
         self._functions = FunctionRuntime(self._identity, self._settings, self._state_lock, self.url)
+        delivery = EventDelivery(self._identity, self._state_lock, self._functions)
+        self._builds = BuildRuntime(self._identity, self._state_lock, clients, self.url, build_ended(delivery))
+        builds = BuildApi(self._identity, self._builds)
         desk = ResponseDesk(self._identity, self.url)
         guard = RequestGuard(self._identity.access_key_id, desk.root)
         application.unlocked = (guard, ExpiredCredentials(), desk, FunctionInvocations(self._functions))
-        custom = CustomResource(self._functions, desk, self._settings)
+        custom = CustomResource(self._functions, desk, self._settings, self._builds.is_busy)
         stopping = threading.Event()
         self._operations = StackOperations(
             MotoResources(self._identity, self._state_lock),
@@ -219,6 +228,7 @@ class ControlPlane:
         function_api.install(self._patches)
         self._sagemaker.install(self._patches, self._hosting)
         s3_api.install(self._patches)
+        builds.install(self._patches)
         quota_api.install(self._patches)
         published_images.install(self._patches)
         permission_api.install(self._patches)
@@ -229,6 +239,8 @@ class ControlPlane:
         if self._state is not None:
             with self._state_lock:
                 self._resumed = self._sagemaker.resume() if restored else []
+                if restored:
+                    builds.resume()
             self._saver = StateSaver(
                 self._state, self._state_lock, self._operations.is_quiet, self._settings.save_interval_seconds
             )

@@ -14,6 +14,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from voice_local.control_plane.api_input import api_input, with_stack_tags
+from voice_local.control_plane.build_project import BuildProjectResource
 from voice_local.control_plane.custom_resource import CUSTOM_RESOURCE, CustomResource
 from voice_local.control_plane.endpoint_resource import SageMakerEndpoint
 from voice_local.control_plane.errors import ResourceError
@@ -139,6 +140,7 @@ def providers(
     result: dict[str, ResourceProvider] = {name: ApiResource(clients, described) for name, described in _TYPES.items()}
     result["AWS::SageMaker::Endpoint"] = SageMakerEndpoint(clients, settings, stopping)
     result["AWS::Lambda::Function"] = LambdaFunctionResource(clients)
+    result["AWS::CodeBuild::Project"] = BuildProjectResource(clients)
     result[CUSTOM_RESOURCE] = custom
     result["AWS::CDK::Metadata"] = NothingToCreate()
     return result
@@ -260,6 +262,20 @@ _TYPES: Mapping[str, ApiType] = {
         delete_input=lambda current: {
             "filterName": current.physical_resource_id,
             "logGroupName": current.attributes["LogGroup"],
+        },
+    ),
+    # moto's CloudFormation model of it has no physical id and cannot be deleted.
+    "AWS::Lambda::Permission": ApiType(
+        service="lambda",
+        create="AddPermission",
+        name="StatementId",
+        name_limit=100,
+        immutable=True,
+        identify=lambda sent, _answer: (sent["StatementId"], {"Function": sent["FunctionName"]}),
+        delete="RemovePermission",
+        delete_input=lambda current: {
+            "FunctionName": current.attributes["Function"],
+            "StatementId": current.physical_resource_id,
         },
     ),
     "AWS::SNS::Subscription": ApiType(
