@@ -37,6 +37,8 @@ class Endpoint:
     opener: StreamOpener
     max_model_len: int | None = None
     """Longest input of the model in tokens; None when no stage published it."""
+    region: str | None = None
+    """AWS region it was found in."""
 
 
 @asynccontextmanager
@@ -72,4 +74,6 @@ async def open_endpoint(address: EndpointAddress, *, invocation_path: str | None
         async def open_stream() -> MessageStream:
             return await transport.open_stream(invocation_path)
 
-        yield Endpoint(resolved.endpoint_name, resolved.model_id, open_stream, resolved.max_model_len)
+        yield Endpoint(
+            resolved.endpoint_name, resolved.model_id, open_stream, resolved.max_model_len, region=resolved.region
+        )

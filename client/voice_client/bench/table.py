@@ -1,0 +1,154 @@
+"""A report for the terminal: one row a step, and what it comes to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from voice_client.bench.comparison import Comparison
+from voice_client.bench.figures import PERCENTILE_NEEDS, Percentiles, StepFigures
+from voice_client.bench.report import Report
+from voice_client.bench.sample import MEASURES
+
+_SHOWN = {
+    "stt": ("first_partial_ms", "finalization_ms"),
+    "tts": ("ttfa_ms", "rtf"),
+    "talk": ("finalization_ms", "ttfa_ms", "response_ms"),
+}
+"""Measures that have a column; the others are in the JSON and on the page."""
+
+WIDE = 200
+"""Columns of the table where the output is no terminal: nothing is cut off."""
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print the table of a run, what failed, and how many streams were kept."""
+    document = report.document
+    kind = document["kind"]
+    table = Table(title=_title(document), title_justify="left", box=None, header_style="bold", pad_edge=False)
+    table.add_column("streams", justify="right")
+    table.add_column("utterances", justify="right")
+    table.add_column("failed", justify="right")
+    for name in _SHOWN[kind]:
+        unit = "" if name == "rtf" else " ms"
+        table.add_column(f"{MEASURES[name]}{unit}\np50 / p95 / p99", justify="right")
+    if kind != "tts":
+        table.add_column("WER\n(drift)", justify="right")
+    if kind != "stt":
+        table.add_column("under-\nruns", justify="right")
+    table.add_column("speech\nper s", justify="right")
+    table.add_column("$ per\naudio hour", justify="right")
+    table.add_column("client\nCPU, lag p99", justify="right")
+    table.add_column("streams kept", justify="left")
+    for step in report.steps:
+        table.add_row(*_row(step, kind))
+    console.print(table)
+    _notes(report, console)
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Print what changed between two runs."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("streams", "measure", "A", "B", "change", f"{comparison.confidence:.2%} interval", ""):
+        table.add_column(name, justify="left" if name in {"measure", ""} else "right")
+    for row in comparison.rows:
+        style = {"worse": "bold red", "better": "bold green"}.get(row.verdict, "dim")
+        low, high = (row.shown(value, signed=True) for value in row.interval)
+        values = (row.shown(row.before), row.shown(row.after), row.shown(row.change, signed=True), f"{low} to {high}")
+        table.add_row(str(row.streams), row.label, *values, Text(row.verdict, style=style))
+    console.print(table)
+    for note in comparison.notes:
+        console.print(Text(f"note: {note}"))
+    console.print(Text(comparison.sentence, style="bold"))
+
+
+def _title(document: Any) -> str:
+    names = " and ".join(endpoint["name"] for endpoint in document["endpoints"]) or "no endpoint"
+    stand_in = " (stand-ins on this machine: they say nothing about the real models)" if document["local"] else ""
+    return f"{document['kind']}: {names}{stand_in}"
+
+
+def _row(step: StepFigures, kind: str) -> list[str | Text]:
+    row: list[str | Text] = [
+        str(step.streams),
+        str(step.utterances),
+        Text(str(step.failed), style="bold red" if step.failed else ""),
+    ]
+    row += [_percentiles(step.measures.get(name), ratio=name == "rtf") for name in _SHOWN[kind]]
+    if kind != "tts":
+        row.append(_words(step))
+    if kind != "stt":
+        row.append("-" if step.underruns is None else str(step.underruns))
+    row.append(f"{step.audio_rate:.2f}")
+    row.append("-" if step.dollars_per_audio_hour is None else f"{step.dollars_per_audio_hour:.3f}")
+    client = f"{step.client.cpu_cores:.0%}, {step.client.lag_p99_ms:.0f} ms"
+    row.append(Text(client, style="bold yellow" if step.client_saturated else ""))
+    row.append(_verdict(step))
+    return row
+
+
+def _percentiles(found: Percentiles | None, *, ratio: bool) -> str:
+    if found is None:
+        return "-"
+    digits = 2 if ratio else 0
+    shown = [f"{found.p50:.{digits}f}"]
+    for name, needed in PERCENTILE_NEEDS.items():
+        value: float = getattr(found, name)
+        # With fewer utterances the percentile is just the slowest one.
+        shown.append(f"{value:.{digits}f}" if found.n >= needed else f"({value:.{digits}f})")
+    return " / ".join(shown)
+
+
+def _words(step: StepFigures) -> str:
+    if step.word_errors is None:
+        return "-"
+    drift = f" ({step.word_errors.drift * 100:+.1f})" if step.word_errors.drift is not None else ""
+    return f"{step.word_errors.rate:.1%}{drift}"
+
+
+def _verdict(step: StepFigures) -> Text:
+    kept = step.verdict.kept
+    reasons = ", ".join(step.verdict.reasons)
+    if kept:
+        return Text("yes", style="green")
+    return Text(f"{'no' if kept is False else '?'}: {reasons}", style="red" if kept is False else "yellow")
+
+
+def _notes(report: Report, console: Console) -> None:
+    document = report.document
+    small = any(found.n < PERCENTILE_NEEDS["p99"] for step in report.steps for found in step.measures.values())
+    if small:
+        console.print(
+            Text("in brackets: too few utterances for a percentile, so it is the slowest of them", style="dim")
+        )
+    for line in _failures(report.steps):
+        console.print(Text(line))
+    if (price := document["price_per_hour"])["usd"] is None:
+        console.print(Text(f"no price: {price['source']}", style="dim"))
+    else:
+        console.print(Text(f"{price['usd']:.3f} $ an hour: {price['source']}", style="dim"))
+    if report.steps:
+        console.print(Text(kept_sentence(report), style="bold"))
+
+
+def kept_sentence(report: Report) -> str:
+    """Return how many streams were kept, in a sentence."""
+    most, largest = report.document["most_streams"], report.steps[-1].streams
+    if any(step.verdict.kept is None for step in report.steps):
+        advice = "the client was saturated: more --processes, or a machine that does nothing else"
+        return f"{most or 'no number of'} streams are known to be kept; {advice}"
+    if most is None:
+        return f"not even {report.steps[0].streams} streams are kept"
+    if most == largest:
+        return f"all {most} streams are kept; the limit lies above"
+    return f"{most} streams are kept"
+
+
+def _failures(steps: Sequence[StepFigures]) -> list[str]:
+    return [
+        f"{step.streams} streams: {said['count']} x {kind}: {said['message']}"
+        for step in steps
+        for kind, said in step.errors.items()
+    ]
