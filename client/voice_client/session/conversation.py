@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from voice_client.audio.pacing import Clock, MonotonicClock
 from voice_client.audio.source import AudioSource
@@ -14,7 +14,8 @@ from voice_client.session.conversation_events import ConversationEvent, Interrup
 from voice_client.session.conversation_metrics import TurnClock
 from voice_client.session.conversation_settings import ConversationSettings
 from voice_client.session.ending import end_tasks
-from voice_client.session.events import Final, Notice, Partial, SessionStarted
+from voice_client.session.events import Final, Notice, Partial, Restarted, SessionStarted, SpeechChunk
+from voice_client.session.mailbox import Mailbox
 from voice_client.session.synthesizer import Synthesizer
 from voice_client.session.transcriber import Transcriber
 
@@ -66,7 +67,8 @@ class Conversation:
         self._answer: Answer | None = None
         self._answering: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._emit: Callable[[ConversationEvent], None] | None = None
+        self._events: Mailbox[ConversationEvent] | None = None
+        """Where events go while the conversation is being held."""
 
     @property
     def history(self) -> tuple[Exchange, ...]:
@@ -90,20 +92,19 @@ class Conversation:
             VoiceError: the ear failed for good, or the source did; the history stays, and a new call goes on with it.
             ProtocolError: this conversation is being held already.
         """
-        if self._emit is not None:
+        if self._events is not None:
             raise ProtocolError("this conversation is being held already")
-        events: asyncio.Queue[ConversationEvent | None] = asyncio.Queue()
-        self._emit = events.put_nowait
+        self._events = events = Mailbox[ConversationEvent]()
         # A task of its own: an async generator that is left early must not hold a task group open.
         task = asyncio.create_task(self._run(source), name="voice-conversation")
-        task.add_done_callback(lambda _: events.put_nowait(None))
+        task.add_done_callback(lambda _: events.end())
         try:
             while (event := await events.get()) is not None:
                 yield event
             await task
         finally:
             await end_tasks(task)
-            self._emit = None
+            self._events = None
 
     def interrupt(self) -> bool:
         """Stop the reply under way for good; returns whether there was one."""
@@ -115,6 +116,8 @@ class Conversation:
             return False
         heard = answer.interrupt(resumable=resumable)
         answering.cancel()
+        if self._events is not None:  # audio that a slow caller has not taken yet would be heard after the stop
+            self._events.take_back(lambda event: isinstance(event, SpeechChunk | Restarted))
         self._tell(Interrupted(answer.turn.turn, heard, answer.played_seconds))
         return True
 
@@ -192,5 +195,5 @@ class Conversation:
             answering.result()  # what an answer does not tell as TurnFailed is a fault of the program
 
     def _tell(self, event: ConversationEvent) -> None:
-        assert self._emit is not None  # noqa: S101 - told while a conversation is being held only
-        self._emit(event)
+        assert self._events is not None  # noqa: S101 - told while the conversation is being held only
+        self._events.put(event)

@@ -39,7 +39,13 @@ export function clock(seconds) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-// A level in dBFS on a meter of 0 to 100: from -60, a quiet room, to -6, loud speech.
-export function showLevel(meter, level) {
-  meter.value = Math.max(0, Math.min(100, ((level + 60) / 54) * 100));
+export const LEVEL = `<span class="level" aria-hidden="true">Level</span>
+    <span class="bar" role="meter" aria-label="Microphone level" aria-valuemin="0" aria-valuemax="100" aria-valuenow="0"
+      data-part="level"><i></i></span>`;
+
+// A level in dBFS on a bar of 0 to 100: from -60, a quiet room, to -6, loud speech.
+export function showLevel(bar, level) {
+  const share = Math.round(Math.max(0, Math.min(100, ((level + 60) / 54) * 100)));
+  bar.firstChild.style.width = `${share}%`;
+  bar.setAttribute("aria-valuenow", share);
 }

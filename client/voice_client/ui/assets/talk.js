@@ -1,6 +1,6 @@
 // The tab Talk: a conversation. It listens while it speaks; who speaks over it interrupts it.
 
-import { fieldValue, inside, milliseconds, say, showLevel } from "./dom.js";
+import { LEVEL, fieldValue, inside, milliseconds, say, showLevel } from "./dom.js";
 import { GONE, Link } from "./link.js";
 import { Microphone } from "./microphone.js";
 import { Player } from "./player.js";
@@ -10,8 +10,7 @@ const MARKUP = `
     <button class="primary" data-part="talk">Start talking</button>
     <button data-part="interrupt" title="Escape" disabled>Stop the voice</button>
     <label class="check"><input type="checkbox" data-part="barge" checked> I may interrupt by speaking</label>
-    <label class="level">Level
-      <meter min="0" max="100" low="15" optimum="50" high="92" value="0" data-part="level"></meter></label>
+    ${LEVEL}
   </div>
   <p class="error" role="alert" data-part="error" hidden></p>
   <p class="status state" role="status" data-part="status">Ready.</p>

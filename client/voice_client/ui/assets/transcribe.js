@@ -1,6 +1,6 @@
 // The tab Transcribe: sound of a microphone or a file in, text out as it is heard.
 
-import { clock, inside, milliseconds, say, showLevel } from "./dom.js";
+import { LEVEL, clock, inside, milliseconds, say, showLevel } from "./dom.js";
 import { save, stamp } from "./files.js";
 import { GONE, Link } from "./link.js";
 import { Microphone } from "./microphone.js";
@@ -14,8 +14,7 @@ const MARKUP = `
     <button data-part="choose">Choose a file …</button>
     <input type="file" accept="audio/*,video/*" data-part="file" aria-label="File to transcribe" hidden>
     <button data-part="cancel" hidden>Cancel</button>
-    <label class="level">Level
-      <meter min="0" max="100" low="15" optimum="50" high="92" value="0" data-part="level"></meter></label>
+    ${LEVEL}
   </div>
   <p class="error" role="alert" data-part="error" hidden></p>
   <p class="status" role="status" data-part="status">Ready.</p>
