@@ -37,12 +37,16 @@ _MOST_TOKENS_PER_SECOND = 8
 class LiveSettings:
     """When to listen, when to run the model, when to close a segment. Seconds of audio, unless said."""
 
-    cpu_threads: int = 2
-    step: float = 0.4
-    """New speech between two runs on an open segment; a run takes about 0.25 s on two cores."""
-    first_step: float = 0.3
+    cpu_threads: int = 1
+    """Cores for one run. A second gains a tenth of the time and costs twice the work: a decoder's steps are too
+    short to be shared out."""
+    runs_at_once: int = 2
+    """Runs of different transcriptions side by side, each on `cpu_threads` cores of its own."""
+    step: float = 0.5
+    """New speech between two runs on an open segment; a run takes 0.1 s to 0.25 s of one core."""
+    first_step: float = 0.2
     """The same until a segment's first word is out: somebody waits for it."""
-    first_run: float = 1.0
+    first_run: float = 0.8
     """Shortest segment to run the model on, with its lead-in: shorter ones make Whisper guess."""
     lead_in: float = 0.5
     """Audio kept from before the voice was noticed, so that soft first consonants are not cut off."""
@@ -52,15 +56,16 @@ class LiveSettings:
     """Probability under which a window counts as silence."""
     pause: float = 0.5
     """Silence that closes a segment."""
-    long_segment: float = 12.0
+    long_segment: float = 6.0
     """From here on a breath is enough to close a segment, so that runs stay short."""
     breath: float = 0.1
+    """Silence after which an open segment is run on at once: when it goes on, that run was the last one needed."""
     longest_segment: float = 18.0
     """A segment is closed here even in mid-word."""
-    beam_size: int = 4
-    """Costs little, as most of a run is the encoder's, and hears the first second of a segment far better than 1."""
-    mel_window: float = 10.0
-    """Shortest window given to Whisper. It is trained on 30 s; a third of that costs a third and changes little."""
+    beam_size: int = 3
+    """Hears the first second of a segment far better than 1; more costs time and gains nothing measurable."""
+    mel_window: float = 6.0
+    """Shortest window given to Whisper. It is trained on 30 s; a fifth of that costs a fifth and changes little."""
     mel_padding: float = 3.0
     """Silence after the speech in that window; with much less, Whisper says the sentence twice."""
     words_held_back: int = 1
@@ -84,7 +89,7 @@ class WhisperLive:
             model.hf_tokenizer, model.model.is_multilingual, task="transcribe", language=language
         )
         self._settings = settings
-        self._one_run = threading.Lock()
+        self._slots = threading.BoundedSemaphore(settings.runs_at_once)
 
     @classmethod
     def load(
@@ -108,6 +113,7 @@ class WhisperLive:
                 device="cpu",
                 compute_type="int8",
                 cpu_threads=settings.cpu_threads,
+                num_workers=settings.runs_at_once,
                 local_files_only=True,
                 files=weights.files,
             )
@@ -121,12 +127,25 @@ class WhisperLive:
         """Start an utterance."""
         return LiveTranscription(self, VoiceActivity(self._activity_model), self._settings)
 
+    def words_unless_busy(self, audio: Audio) -> list[str] | None:
+        """Transcribe as `words` does, or return None at once when as many runs are going on as may."""
+        if not self._slots.acquire(blocking=False):
+            return None
+        try:
+            return self._run(audio)
+        finally:
+            self._slots.release()
+
     def words(self, audio: Audio) -> list[str]:
-        """Transcribe up to 30 s of 16 kHz audio; blocks for about 0.25 s, longer when others are at it.
+        """Transcribe up to 30 s of 16 kHz audio; blocks for 0.1 s to 0.3 s, longer when others are at it.
 
         Returns:
             The words, each with what separates it from the one before (`split_words`).
         """
+        with self._slots:
+            return self._run(audio)
+
+    def _run(self, audio: Audio) -> list[str]:
         features = self._model.feature_extractor(audio)
         padded = features.shape[1] + int(self._settings.mel_padding * _MEL_FRAMES_PER_SECOND)
         wanted = max(int(self._settings.mel_window * _MEL_FRAMES_PER_SECOND), padded)
@@ -135,16 +154,15 @@ class WhisperLive:
         heard = min(frames, features.shape[1])
         window[0, :, :heard] = features[:, :heard]
         prompt = [*self._tokenizer.sot_sequence, self._tokenizer.no_timestamps]
-        with self._one_run:
-            (result,) = self._model.model.generate(
-                ctranslate2.StorageView.from_array(window),
-                [prompt],
-                beam_size=self._settings.beam_size,
-                max_length=len(prompt) + int(10 + len(audio) / STT_SAMPLE_RATE * _MOST_TOKENS_PER_SECOND),
-                no_repeat_ngram_size=5,
-                return_scores=True,
-                return_no_speech_prob=True,
-            )
+        (result,) = self._model.model.generate(
+            ctranslate2.StorageView.from_array(window),
+            [prompt],
+            beam_size=self._settings.beam_size,
+            max_length=len(prompt) + int(10 + len(audio) / STT_SAMPLE_RATE * _MOST_TOKENS_PER_SECOND),
+            no_repeat_ngram_size=5,
+            return_scores=True,
+            return_no_speech_prob=True,
+        )
         invented = (
             result.no_speech_prob > self._settings.silence_no_speech
             and result.scores[0] < self._settings.silence_log_probability
@@ -242,16 +260,21 @@ class LiveTranscription:
         )
 
     def _due(self, segment: _Segment) -> bool:
-        step = self._settings.step if segment.given else self._settings.first_step
+        settings = self._settings
+        step = settings.step if segment.given else settings.first_step
         return (
-            segment.since_run >= step * STT_SAMPLE_RATE
-            and segment.samples >= self._settings.first_run * STT_SAMPLE_RATE
-            and segment.speech_since_run > 0
+            segment.speech_since_run > 0
+            and segment.samples >= settings.first_run * STT_SAMPLE_RATE
+            and (segment.since_run >= step * STT_SAMPLE_RATE or segment.silence >= settings.breath * STT_SAMPLE_RATE)
         )
 
     def _run_on(self, segment: _Segment) -> list[str]:
+        # Whoever has heard nothing yet waits for the model; further words can wait for a turn that is free.
+        run = self._engine.words_unless_busy if segment.given else self._engine.words
+        words = run(segment.audio())
+        if words is None:
+            return []
         segment.since_run = segment.speech_since_run = 0
-        words = self._engine.words(segment.audio())
         agreed = agreed_prefix(segment.last_run, words)[: max(0, len(words) - self._settings.words_held_back)]
         segment.last_run = words
         new = words_after(segment.given, agreed) if len(agreed) > len(segment.given) else []

@@ -23,14 +23,17 @@ def test_a_missing_extra_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_gpl_engine_stays_in_its_process() -> None:
-    """Only the worker imports Piper, and the server's side never loads it."""
+    """Only the worker imports Piper and loads eSpeak NG, and the server's side never does."""
     importing = [
         path.name
         for path in ENGINES.parent.rglob("*.py")
         if any(line.strip().startswith(("import piper", "from piper ")) for line in path.read_text().splitlines())
     ]
     assert importing == ["worker.py"]
-    assert "GPL-3.0-or-later" in (ENGINES / "piper" / "worker.py").read_text().splitlines()[0]
+    loading = [path.name for path in ENGINES.parent.rglob("*.py") if "engines.piper.espeak import" in path.read_text()]
+    assert loading == ["worker.py"]
+    for name in ("worker.py", "espeak.py"):
+        assert "GPL-3.0-or-later" in (ENGINES / "piper" / name).read_text().splitlines()[0]
     loaded = "import sys, voice_local.engines.piper.client; sys.exit('piper' in sys.modules)"
     subprocess.run([sys.executable, "-c", loaded], check=True, timeout=30)
 
@@ -46,5 +49,6 @@ def test_slices_hold_all_the_text_and_keep_their_limits(text: str) -> None:
 
 def test_slices_end_where_a_speaker_would_breathe() -> None:
     assert slices('Mr. Gray said "go." Then Dr. Lee left!') == ['Mr. Gray said "go."', "Then Dr. Lee left!"]
+    assert slices("早上好。你今天怎么样。") == ["早上好。", "你今天怎么样。"]
     long = "I can help you with your order today, or put you through to a colleague if you prefer that instead."
     assert slices(long)[0] == "I can help you with your order today,"

@@ -19,7 +19,15 @@ from voice_local.engines.interfaces import (
     EngineUnavailableError,
     UnsupportedSpeechError,
 )
-from voice_local.engines.piper.framing import HEADER, MAX_PAYLOAD_BYTES, FrameKind, SpeakRequest, frame
+from voice_local.engines.piper.framing import (
+    ESPEAK_SAMPLE_RATE,
+    HEADER,
+    MAX_PAYLOAD_BYTES,
+    FrameKind,
+    SpeakRequest,
+    frame,
+)
+from voice_local.engines.piper.languages import ENGLISH, ESPEAK_VOICES
 from voice_local.engines.piper.slicing import slices
 from voice_local.engines.piper.variants import VARIANTS
 
@@ -35,13 +43,11 @@ STOP_SECONDS = 2.0
 FRAME_SAMPLES = TTS_SAMPLE_RATE * 160 // 1000
 """Samples in one piece of speech (160 ms, 7680 bytes); the last of an utterance is shorter."""
 
-_SPOKEN_LANGUAGES = ("Auto", "English")
-
 _log = logging.getLogger(__name__)
 
 
 class PiperVoice:
-    """The `Voice` that the local cloud's speech server speaks with; English only.
+    """The `Voice` that the local cloud's speech server speaks with: English by Piper, more languages by eSpeak NG.
 
     Requests of several streams take turns slice by slice in one worker.
     """
@@ -80,16 +86,16 @@ class PiperVoice:
 
     async def speak(self, text: str, *, voice: str, language: str, speed: float) -> AsyncGenerator[bytes]:
         """Speak in pieces of 160 ms; the text is cut into slices so that the first comes early."""
-        if language not in _SPOKEN_LANGUAGES:
+        espeak_voice = ESPEAK_VOICES.get(language)
+        if language not in ENGLISH and espeak_voice is None:
             raise UnsupportedSpeechError(
-                f"the local engine (Piper, one English voice) does not speak {language}; use English or Auto"
+                f"the local engines do not speak {language}; they speak English, {', '.join(sorted(ESPEAK_VOICES))}"
             )
         variant = VARIANTS[voice]
         worker = await self._live_worker()
+        rate = worker.sample_rate if espeak_voice is None else ESPEAK_SAMPLE_RATE
         # Playing the samples faster raises the pitch; making them longer first keeps the rate.
-        resampler = soxr.ResampleStream(
-            worker.sample_rate * variant.pitch, TTS_SAMPLE_RATE, 1, dtype="int16", quality="HQ"
-        )
+        resampler = soxr.ResampleStream(rate * variant.pitch, TTS_SAMPLE_RATE, 1, dtype="int16", quality="HQ")
         pending = bytearray()
         for piece_of_text in slices(text):
             request = SpeakRequest(
@@ -97,6 +103,7 @@ class PiperVoice:
                 length_scale=variant.pitch / (variant.rate * speed),
                 noise_scale=variant.noise_scale,
                 noise_w_scale=variant.noise_w_scale,
+                espeak_voice=espeak_voice,
             )
             async for pcm in worker.speak(request):
                 pending += resampler.resample_chunk(np.frombuffer(pcm, dtype="<i2")).tobytes()

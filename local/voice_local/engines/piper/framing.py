@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 
 HEADER = struct.Struct(">BII")
+ESPEAK_SAMPLE_RATE = 22_050
+"""Hz: what eSpeak NG gives, whatever rate the Piper voice has."""
+
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 """A frame that claims more is not one of ours: something wrote text into the pipe."""
 
@@ -23,7 +26,7 @@ class FrameKind(IntEnum):
     SPEAK = 2
     """Payload: a `SpeakRequest` as JSON."""
     AUDIO = 3
-    """Payload: PCM16, little-endian, mono, at the rate READY gave."""
+    """Payload: PCM16, little-endian, mono, at the rate READY gave, or at `ESPEAK_SAMPLE_RATE`."""
     END = 4
     """No payload: the request is done."""
     FAILED = 5
@@ -41,6 +44,8 @@ class SpeakRequest:
     """Variation of the sound."""
     noise_w_scale: float
     """Variation of the rhythm."""
+    espeak_voice: str | None = None
+    """Name of an eSpeak NG voice that speaks in Piper's place, at `ESPEAK_SAMPLE_RATE`."""
 
     def to_json(self) -> bytes:
         """Return the payload of a SPEAK frame."""

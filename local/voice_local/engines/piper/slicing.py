@@ -5,11 +5,15 @@ import re
 FIRST_SLICE_CHARACTERS = 60
 """About 4 s of speech, made in about 0.3 s on two cores."""
 
-LATER_SLICE_CHARACTERS = 200
-"""Later slices are made while earlier ones play, so they may be longer and sound better joined."""
+LATER_SLICE_CHARACTERS = 120
+"""Later slices are made while earlier ones play, so they may be longer and sound better joined. Not much longer: who
+interrupts a listener waits until the worker has made its current slice, about 0.6 s for this many."""
 
 _ABBREVIATIONS = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "e.g", "i.e"))
-_SENTENCE_END = re.compile(rf"(?<=[.!?\u2026]){_ABBREVIATIONS}\s+|(?<=[.!?\u2026][\"'\u201d\u2019)])\s+|\n+")
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?\u2026]){_ABBREVIATIONS}\s+|(?<=[.!?\u2026][\"'\u201d\u2019)])\s+|\n+|(?<=[\u3002\uff01\uff1f])"
+)
+"""Chinese full stops have no space after them."""
 _CLAUSE_END = re.compile(r"(?<=[,;:])\s+|\s+(?=[\u2014\u2013-]\s)")
 _SPACE = re.compile(r"\s+")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Piper process: reads text from stdin, writes speech to stdout, ends when stdin ends.
 
-This is the only file of the project that imports Piper, which is GPL-3; it is therefore under the GPL itself.
+Piper is GPL-3, and so is eSpeak NG inside it. This is the only file of the project that imports the one, and that loads
+the other (`espeak.py`); both files are therefore under the GPL themselves.
 `python -m voice_local.engines.piper.worker [VOICE.onnx]`
 """
 
@@ -12,7 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO
 
-from voice_local.engines.piper.framing import HEADER, FrameKind, SpeakRequest, frame
+from voice_local.engines.piper.espeak import Espeak, EspeakError
+from voice_local.engines.piper.framing import ESPEAK_SAMPLE_RATE, HEADER, FrameKind, SpeakRequest, frame
 
 _PIECE_SECONDS = 0.16
 _WARM_UP = SpeakRequest("Good morning, how are you today?", length_scale=1.0, noise_scale=0.667, noise_w_scale=0.8)
@@ -42,6 +44,8 @@ def main(arguments: list[str]) -> int:
             _write(frames_out, frame(FrameKind.END, number))
         except BrokenPipeError:
             break
+        except EspeakError as problem:
+            _write(frames_out, frame(FrameKind.FAILED, number, str(problem).encode()))
         except Exception as problem:  # noqa: BLE001 - one bad text must not end the process
             # The type only: the message could quote the text.
             _write(frames_out, frame(FrameKind.FAILED, number, type(problem).__name__.encode()))
@@ -59,9 +63,15 @@ class _Voice:
         self._voice = PiperVoice.load(model)
         self._config = SynthesisConfig
         self.sample_rate: int = self._voice.config.sample_rate
+        self._espeak: Espeak | None = None
 
     def pieces(self, request: SpeakRequest) -> Iterator[bytes]:
-        """Yield PCM16 in pieces of about 0.16 s, sentence by sentence."""
+        """Yield PCM16 in pieces of up to 0.2 s, sentence by sentence."""
+        if request.espeak_voice is not None:
+            yield from self._espeak_engine().pieces(
+                request.text, voice=request.espeak_voice, length_scale=request.length_scale
+            )
+            return
         config = self._config(
             length_scale=request.length_scale,
             noise_scale=request.noise_scale,
@@ -72,6 +82,15 @@ class _Voice:
             pcm: bytes = sentence.audio_int16_bytes
             for start in range(0, len(pcm), piece_bytes):
                 yield pcm[start : start + piece_bytes]
+
+    def _espeak_engine(self) -> Espeak:
+        """Return eSpeak NG, loaded when the first text that is not English comes."""
+        if self._espeak is None:
+            engine = Espeak()
+            if engine.sample_rate != ESPEAK_SAMPLE_RATE:
+                raise EspeakError(f"eSpeak NG gives {engine.sample_rate} Hz, not {ESPEAK_SAMPLE_RATE}")
+            self._espeak = engine
+        return self._espeak
 
 
 def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
