@@ -102,7 +102,7 @@ class SentenceSplitter:
         return (
             _WORDS.search(following) is not None
             and not _goes_on(before, mark.group(), following)
-            and all(_agrees(language, text, mark.end()) for language in self._languages(before))
+            and all(_agrees(language, text, mark) for language in self._languages(before))
         )
 
     def _languages(self, sentence: str) -> tuple[str, ...]:
@@ -134,10 +134,12 @@ def _goes_on(before: str, mark: str, following: str) -> bool:
     return word in _ABBREVIATIONS or initial or ordinal
 
 
-def _agrees(language: str, text: str, end: int) -> bool:
-    """Whether sentencex ends a sentence at a mark that ends at `end`."""
-    next_word = end + len(text[end:]) - len(text[end:].lstrip())
-    return any(end <= found["end_index"] <= next_word for found in sentencex.get_sentence_boundaries(language, text))
+def _agrees(language: str, text: str, mark: re.Match[str]) -> bool:
+    """Whether sentencex ends a sentence at a mark, be it before what closes there (it knows no Markdown)."""
+    next_word = len(text) - len(text[mark.end() :].lstrip())
+    return any(
+        mark.start() < found["end_index"] <= next_word for found in sentencex.get_sentence_boundaries(language, text)
+    )
 
 
 def split_sentences(text: str, *, longest: int, language: str | None = None) -> list[str]:

@@ -1,0 +1,240 @@
+"""Speaking over the real transport and the local data plane, which breaks streams in every way that networks do."""
+
+import asyncio
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from voice_client.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    InternalFailureError,
+    ModelError,
+    ProtocolError,
+    RefusedError,
+    ThrottledError,
+    VoiceError,
+)
+from voice_client.session import (
+    Restarted,
+    Retry,
+    SpeakingInterruptedError,
+    SpeechEvent,
+    Synthesizer,
+    SynthesizerSettings,
+)
+from voice_client.transport import BidiStream, Identity, StaticIdentity, StreamTarget, TransportSettings, VoiceTransport
+
+MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
+WORD_BYTES = 12_000
+RETRY = Retry(attempts=3, first_wait=0.02, longest_wait=0.05)
+DEADLINES = TransportSettings(open_seconds=4.0, send_seconds=2.0, close_seconds=0.5)
+SETTINGS = SynthesizerSettings(first_audio=1.5, next_audio=1.5)
+TEXT = "One two three four. Five six seven eight nine ten. Eleven twelve."
+WORDS = {0: 4 * WORD_BYTES, 1: 6 * WORD_BYTES, 2: 2 * WORD_BYTES}
+
+
+@dataclass
+class Plane:
+    """A data plane, and the route by which things are made to go wrong on it."""
+
+    ready: dict[str, str]
+
+    def arm(self, fault: str) -> None:
+        self.ask("POST", fault.encode())
+
+    def fired(self) -> int:
+        return len(json.loads(self.ask("GET"))["fired"])
+
+    def connections(self) -> VoiceTransport:
+        ready = self.ready
+        target = StreamTarget(ready["endpoint"], ready["region"], ready["url"], Path(ready["ca_bundle"]))
+        identity = StaticIdentity(Identity(ready["access_key"], ready["secret_key"]))
+        return VoiceTransport(target, settings=DEADLINES, identity=identity)
+
+    def ask(self, method: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(self.ready["faults_url"], data=body, method=method)  # noqa: S310 - loopback
+        request.add_header("authorization", f"Bearer {self.ready['admin_token']}")
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+            data: bytes = answer.read()
+            return data
+
+
+@pytest.fixture(scope="module")
+def running_plane(tts_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    log = tmp_path_factory.mktemp("plane") / "log"
+    arguments = ["voice_local.data_plane", "--container-port", str(tts_server.port), "--endpoint-name", "mouth"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments, "--accept-seconds", "10", "--receive-window", "65536"],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        end = time.monotonic() + 30
+        while not (found := re.findall(r"^\{.*\}$", log.read_text(), re.MULTILINE)):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+        yield Plane(json.loads(found[0]))
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+def plane(running_plane: Plane) -> Iterator[Plane]:
+    yield running_plane
+    running_plane.ask("DELETE")
+
+
+@contextlib.asynccontextmanager
+async def voice_on(plane: Plane, *, retry: Retry | None = RETRY) -> AsyncIterator[Synthesizer]:
+    """A voice over the plane, its first stream open."""
+    async with plane.connections() as transport:
+
+        async def opener() -> BidiStream:
+            return await transport.open_stream("v1/audio/speech/stream")
+
+        async with Synthesizer(opener, model=MODEL, settings=SETTINGS, retry=retry) as voice:
+            yield voice
+
+
+async def listen(voice: Synthesizer, text: str = TEXT) -> list[SpeechEvent]:
+    async with asyncio.timeout(30):
+        return [event async for event in voice.speak(text)]
+
+
+def played(events: list[SpeechEvent]) -> dict[int, int]:
+    """Bytes by sentence, what a restart made void left out."""
+    sizes: dict[int, int] = {}
+    for event in events:
+        sizes[event.sentence] = 0 if isinstance(event, Restarted) else sizes.get(event.sentence, 0) + len(event.pcm)
+    return sizes
+
+
+class TestALostStreamIsSpokenAgain:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            "kill-connection,after=3",
+            "close-connection,after=7",
+            "reset-stream,after=9",
+            "reset-stream,after=5,code=CANCEL",
+            "go-away-now,after=10",
+            "internal-stream-failure,after=4",
+            "stop-writing,after=8",
+            "stop-writing,after=3,scope=connection",
+            "model-stream-error,after=6,error-code=STREAM_BROKEN",
+        ],
+    )
+    async def test_every_sentence_whole_and_one_notice(self, fault: str, plane: Plane) -> None:
+        async with voice_on(plane) as voice:
+            fired = plane.fired()
+            plane.arm(fault)
+            events = await listen(voice)
+            assert plane.fired() == fired + 1
+            assert played(events) == WORDS
+            assert len([event for event in events if isinstance(event, Restarted)]) <= 1
+            assert played(await listen(voice, "Well.")) == {0: WORD_BYTES}
+
+    async def test_a_stream_that_takes_nothing_is_left(self, plane: Plane) -> None:
+        async with voice_on(plane) as voice:
+            plane.arm("stop-reading,after=0")
+            text = " ".join(f"Sentence number {n} {'word ' * 60}." for n in range(20))
+            events = await listen(voice, text)
+            assert len(played(events)) == 20
+
+    async def test_an_endpoint_that_has_no_room_for_a_while(self, plane: Plane) -> None:
+        async with voice_on(plane) as voice:
+            plane.arm("kill-connection,after=3")
+            plane.arm("refuse,status=429,times=2")
+            speech = voice.speak(TEXT)
+            async with asyncio.timeout(30):
+                events = [event async for event in speech]
+        assert played(events) == WORDS
+        assert [notice.kind for notice in speech.notices] == ["reconnecting"] * 3
+
+    async def test_a_container_that_starts_again(self, plane: Plane) -> None:
+        async with voice_on(plane) as voice:
+            plane.arm("kill-connection,after=3")
+            plane.arm("refuse,status=424,times=1")
+            assert played(await listen(voice)) == WORDS
+
+
+class TestWhatIsNoLoss:
+    @pytest.mark.parametrize(
+        "fault", ["go-away,after=2", "unknown-event,after=3", "delay,seconds=0.02", "stall,after=4,seconds=0.5"]
+    )
+    async def test_nothing_is_said_and_nothing_is_spoken_twice(self, fault: str, plane: Plane) -> None:
+        async with voice_on(plane) as voice:
+            plane.arm(fault)
+            speech = voice.speak(TEXT)
+            async with asyncio.timeout(30):
+                events = [event async for event in speech]
+            assert played(events) == WORDS
+            assert speech.notices == []
+            assert not any(isinstance(event, Restarted) for event in events)
+            assert played(await listen(voice, "Well.")) == {0: WORD_BYTES}
+
+
+class TestWithoutRetry:
+    @pytest.mark.parametrize(
+        ("fault", "kind"),
+        [
+            ("kill-connection,after=5", ConnectionLostError),
+            ("reset-stream,after=5", ConnectionLostError),
+            ("model-stream-error,after=5", ModelError),
+            ("internal-stream-failure,after=5", InternalFailureError),
+            ("unknown-exception,after=5", InternalFailureError),
+            ("corrupt-frame,after=5", ProtocolError),
+            ("stop-writing,after=5", DeadlineError),
+        ],
+    )
+    async def test_the_error_says_what_and_where(self, fault: str, kind: type[VoiceError], plane: Plane) -> None:
+        async with voice_on(plane, retry=None) as voice:
+            plane.arm(fault)
+            with pytest.raises(SpeakingInterruptedError) as error:
+                await listen(voice)
+        assert isinstance(error.value.__cause__, kind), repr(error.value.__cause__)
+        assert "Five" not in str(error.value)
+        assert error.value.exit_code == 4
+
+    @pytest.mark.parametrize(
+        ("fault", "kind"),
+        [
+            ("kill-connection,before-headers", ConnectionLostError),
+            ("refuse,status=424", RefusedError),
+            ("refuse,status=429", ThrottledError),
+            ("refuse,status=500", InternalFailureError),
+        ],
+    )
+    async def test_an_endpoint_that_cannot_be_opened(self, fault: str, kind: type[VoiceError], plane: Plane) -> None:
+        plane.arm(fault)
+        with pytest.raises(kind) as error:
+            async with voice_on(plane):
+                pass
+        assert error.value.endpoint == "mouth"
+
+
+async def test_barge_in_keeps_the_http2_connection(plane: Plane, tts_wire: Any) -> None:
+    port = int(plane.ready["url"].rsplit(":", 1)[1])
+    async with type(tts_wire)(port).running() as wire:
+        relayed = Plane(plane.ready | {"url": f"https://127.0.0.1:{wire.port}"})
+        async with voice_on(relayed) as voice:
+            for _ in range(3):
+                async for _ in voice.speak("One two three four five six seven eight. " * 30):
+                    await voice.cancel()
+                assert played(await listen(voice, "Next.")) == {0: WORD_BYTES}
+                await asyncio.sleep(0.1)
+        assert wire.connections == 1
