@@ -25,8 +25,8 @@ type Values = NDArray[np.float64]
 ERROR_RATE = 0.05
 """Chance that a table of two equal runs claims any change."""
 
-DRAWS = 10_000
-"""Bootstrap draws: the interval in a table of 40 comparisons still has a dozen of them outside."""
+DRAWS = 5_000
+"""Bootstrap draws: the interval in a table of 40 comparisons still has some of them outside."""
 
 DRAWN_AT_ONCE = 2_000_000
 """Values drawn in one go: 16 MB, however many utterances a report has."""

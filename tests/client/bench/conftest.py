@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.client.cli.conftest import VoiceHere
+
 HERE = Path(__file__).parent
 VOICE = Path(sys.executable).parent / "voice"
 READY_SECONDS = 30
@@ -139,6 +141,15 @@ class Bench:
         done = self(kind, *names, *target.options, "--json", *arguments, **target.environment, **environment)
         report: dict[str, Any] = json.loads(done.stdout)
         return report
+
+
+@pytest.fixture
+def voice_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VoiceHere:
+    """The `voice` command in this process, in a home folder of its own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    return VoiceHere(home)
 
 
 @pytest.fixture

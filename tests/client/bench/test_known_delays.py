@@ -35,7 +35,8 @@ def test_faults_and_wrong_words_of_an_ear(bench: Any, stand_in: Callable[..., An
     assert busy["verdict"]["kept"] is not True
     # 17 words in three recordings, one wrong in each.
     assert alone["word_errors"]["rate"] == 0
-    assert busy["word_errors"]["rate"] == busy["word_errors"]["drift"] == pytest.approx(3 / 17, abs=1e-5)
+    assert busy["word_errors"]["rate"] == pytest.approx(3 / 17, abs=1e-5)
+    assert 1 / 7 - 1e-5 <= busy["word_errors"]["drift"] <= 1 / 4  # of those that the single stream heard
     # Speech goes up as base64, with something around it.
     for sample in samples:
         if "error" not in sample:
