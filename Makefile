@@ -2,16 +2,21 @@
 STAGE ?= dev
 TARGET ?= local
 KEEP ?=
+SLOW ?=
+DEPLOY ?=
+DESTROY ?=
+FORCE ?=
 
 PYTHON_BIN := .venv/bin
 CDK := node_modules/.bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint format synth review snapshots deploy destroy integration lock clean
+.PHONY: help setup demo test soak lint format synth review snapshots doctor deploy destroy integration lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  STAGE=dev chooses the stage; demo takes KEEP=1; integration takes TARGET=local|aws"
+	@echo "  STAGE=dev chooses the stage; demo takes KEEP=1; deploy takes FORCE=1"
+	@echo "  integration takes TARGET=local|aws SLOW=1 DEPLOY=1 DESTROY=1 KEEP=1"
 
 setup: ## Make .venv and node_modules ready
 	@scripts/setup
@@ -37,6 +42,7 @@ lint: setup ## Style and types
 
 soak: setup ## The long tests: many cycles, random cuts, simulated hours
 	@scripts/setup-old-sdks
+	@scripts/setup-browser
 	$(PYTHON_BIN)/pytest -q tests/soak
 
 format: setup ## Put the code in the house's format
@@ -53,14 +59,18 @@ review: setup ## Print what a stage would create, may do and cost, and every fin
 snapshots: setup ## Renew the reviewed templates in tests/template/snapshots (say why in the commit)
 	@$(PYTHON_BIN)/python -m voice_ops.snapshots --write
 
-deploy: setup ## Deploy both stacks to AWS with your credentials (costs money while it runs)
+doctor: setup ## Tell what would stop a deploy: tools, account, quotas, images, models, price
+	@$(PYTHON_BIN)/python -m voice_ops.doctor --stage $(STAGE)
+
+deploy: setup ## Deploy both stacks to AWS with your credentials (costs money while it runs); FORCE=1 overrides a failed check
+	@$(PYTHON_BIN)/python -m voice_ops.doctor --stage $(STAGE) || [ "$(FORCE)" = 1 ]
 	$(CDK) deploy --all -c stage=$(STAGE)
 
 destroy: setup ## Remove both stacks from AWS
 	$(CDK) destroy --all -c stage=$(STAGE)
 
 integration: setup ## Run the post-deploy suite against TARGET=local|aws
-	$(PYTHON_BIN)/pytest -q tests/integration --target $(TARGET) --stage $(STAGE)
+	$(PYTHON_BIN)/pytest -q tests/integration --target $(TARGET) --stage $(STAGE) $(if $(SLOW),--slow) $(if $(DEPLOY),--deploy) $(if $(DESTROY),--destroy) $(if $(KEEP),--keep)
 
 UV_LOCK := $(PYTHON_BIN)/uv pip compile -q --universal --python-version 3.12 --generate-hashes --no-header
 

@@ -13,6 +13,7 @@ ALLOWED_SKIPS = (
     r"this user may not make network namespaces",
     r"no image builder",
     r"no AWS credentials",
+    r"no Chromium",
 )
 """Regular expressions for the reasons; each names something the machine lacks, not something the project lacks."""
 

@@ -14,6 +14,7 @@ FORBIDDEN_IMPORTS = {
     "client/voice_client": {"voice_local", "voice_constructs", "voxtral_bridge", "stacks", "aws_cdk", "moto", "piper"},
     "local/voice_local": {"voice_client", "voice_constructs", "voxtral_bridge", "stacks", "aws_cdk"},
     "container_assets/voxtral_bridge": {"voice_client", "voice_local", "voice_constructs", "stacks", "aws_cdk"},
+    "ops/voice_ops": {"voice_client", "voice_local", "voxtral_bridge", "aws_cdk", "moto"},
     "constructs/voice_constructs": {"voice_client", "voice_local", "voxtral_bridge", "stacks", "app"},
 }
 """What the modules of a folder may not import: docs/architecture.md, "Who may know whom"."""
