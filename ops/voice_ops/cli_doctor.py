@@ -40,10 +40,10 @@ def doctor(
     """Tell what would stop a deploy of a stage: tools, account, quotas, images, models, price. Changes nothing.
 
     \b
-    voice doctor                              # stage dev, with the credentials in use
-    voice doctor --stage prod --json          # for scripts; exit 3 when a check failed
+    voice doctor                             # stage dev, credentials in use
+    voice doctor --stage prod --json         # for scripts
     voice doctor -c tts.instance_types=ml.g6.xlarge,ml.g5.xlarge
-    voice doctor --offline                    # no AWS account needed
+    voice doctor --offline                   # no AWS account needed
     """
     if os.environ.get("VOICE_DEBUG", "0") not in {"", "0"}:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING)

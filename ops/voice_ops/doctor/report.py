@@ -93,6 +93,8 @@ def _verdict(examination: Examination) -> Text:
     if examination.failed:
         failures = ", ".join(check.id for check in examination.checks if check.status is Status.FAIL)
         verdict = Text(f"Stage {examination.stage} cannot be deployed like this: {failures}", style="bold red")
+        anyway = "\n`make deploy` stops here; FORCE=1 lets it go on all the same"
     else:
         verdict = Text(f"Nothing stands in the way of stage {examination.stage}", style="bold green")
-    return Text.assemble(verdict, f"\n{', '.join(parts)}")
+        anyway = ""
+    return Text.assemble(verdict, f"\n{', '.join(parts)}{anyway}")
