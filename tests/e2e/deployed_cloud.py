@@ -100,7 +100,7 @@ def deployed_cloud(
     code = None
     try:
         line = first_line(process, DEPLOY_SECONDS)
-        assert line, f"no line within {DEPLOY_SECONDS} s:\n{log.read_text()[-4000:]}"
+        assert line, f"{_why_silent(process)}:\n{log.read_text()[-4000:]}"
         yield DeployedCloud(json.loads(line), process, log, run_dir, home or Path.home())
     except BaseException:
         keep = False
@@ -109,6 +109,14 @@ def deployed_cloud(
         if not keep:
             code = end(process)
     assert keep or code == 0, log.read_text()[-4000:]
+
+
+def _why_silent(process: subprocess.Popen[str]) -> str:
+    try:
+        code = process.wait(1)  # its output ended because it did
+    except subprocess.TimeoutExpired:
+        return f"the local cloud was not ready within {DEPLOY_SECONDS} s"
+    return f"the local cloud ended with exit code {code} before it was ready"
 
 
 def end(process: subprocess.Popen[str]) -> int:

@@ -9,6 +9,7 @@ docs/integration.md has the options and what a run leaves behind.
 import os
 import shutil
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -142,13 +143,20 @@ def stage(request: pytest.FixtureRequest, measuring: Measuring) -> Iterator[Depl
         settings=load_settings(read_context(ROOT / "cdk.json"), measuring.stage),
         patience=config.getoption("--patience") or PATIENCE[target],
     )
-    running = _on_local_cloud(wanted, config, measuring) if target == "local" else _on_aws(wanted, config, measuring)
-    for stage in running:
+    running = _on_local_cloud if target == "local" else _on_aws
+    with ExitStack() as stack:
+        try:
+            stage = stack.enter_context(running(wanted, config, measuring))
+        except (AssertionError, OpsError) as error:
+            # One failure, not one for each test that would have needed the stage.
+            request.session.shouldfail = f"there is no stage {measuring.stage} to test"
+            pytest.fail(str(error), pytrace=False)
         measuring.region = stage.region
         measuring.endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
         yield stage
 
 
+@contextmanager
 def _on_local_cloud(stage: DeployedStage, config: pytest.Config, measuring: Measuring) -> Iterator[DeployedStage]:
     keep = config.getoption("--keep")
     with (
@@ -167,19 +175,16 @@ def _on_local_cloud(stage: DeployedStage, config: pytest.Config, measuring: Meas
         shutil.rmtree(cloud.run_dir, ignore_errors=True)  # images and containers' logs, which only it can use
 
 
+@contextmanager
 def _on_aws(stage: DeployedStage, config: pytest.Config, measuring: Measuring) -> Iterator[DeployedStage]:
     log = measuring.folder / "cdk.log"
     try:
         paused = [service for service in SERVICES if live_config(stage.stage, service, stage.client).paused]
-        assert not paused, (
-            f"stage {stage.stage} is paused: bring it back with npx cdk deploy --all -c stage={stage.stage}"
-        )
+        assert not paused, f"stage {stage.stage} is paused: npx cdk deploy --all -c stage={stage.stage} brings it back"
     except StageNotDeployedError as error:
         if not config.getoption("--deploy"):
-            pytest.fail(f"{error}; or let the suite deploy it (DEPLOY=1)", pytrace=False)
+            raise StageNotDeployedError(f"{error}; or let the suite deploy it (DEPLOY=1)") from error
         stage.deploy(log)
-    except OpsError as error:
-        pytest.fail(str(error), pytrace=False)
     try:
         yield stage
     finally:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -90,7 +91,7 @@ class DeployedStage:
         return subprocess.run(
             [VOICE, *arguments],
             env={**os.environ, **environment},
-            cwd=ROOT,
+            cwd=tempfile.gettempdir(),
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS,

@@ -31,9 +31,9 @@ FEW_MESSAGES = 20
         (("speak", "   "), 2, "no text"),
         (("speak", "Hello.", "--voice", "Nobody"), 2, "Nobody"),
         (("speak", "Hello.", "--language", "Klingon"), 2, "Klingon"),
-        (("speak", "Hello.", "-o", "hello.mp3"), 2, "wav"),
+        (("speak", "Hello.", "-o", "hello.txt"), 2, "hello.txt"),
     ],
-    ids=["no such file", "no text", "unknown voice", "unknown language", "not a WAV"],
+    ids=["no such file", "no text", "unknown voice", "unknown language", "no kind of audio file"],
 )
 def test_an_input_that_cannot_be_used_is_named(
     stage: DeployedStage, arguments: Sequence[str], code: int, said: str
