@@ -72,6 +72,7 @@ async def push_stdin(speech: Speech) -> None:
             if text.strip():
                 behind_mark = text.rstrip().endswith(_END_MARKS)
     except UnicodeDecodeError as error:
+        speech.interrupt()
         raise BadInputError("standard input is no UTF-8 text") from error
     finally:
         speech.end()
