@@ -27,6 +27,9 @@ from voice_client.transport.wire import ClientWire
 STREAMS_BEFORE_SETTINGS = 100
 """Streams a connection may carry when the server sets no limit: the least RFC 9113 recommends a server to allow."""
 
+_READ_BYTES = 64 * 1024
+"""The most that is taken from the socket at once: four TLS records."""
+
 
 class Carried(Protocol):
     """A request and its response, as their connection sees them."""
@@ -43,14 +46,14 @@ class Carried(Protocol):
     def cut(self, reason: str, *, unprocessed: bool) -> None:
         """The stream is over; when `unprocessed`, the server certainly did nothing with the request."""
 
-    def pump(self) -> None:
-        """There may be room to send."""
+    def pump(self) -> bool:
+        """There may be room: send one frame. Returns whether there is more to send, and room for it."""
 
     def flushed(self) -> None:
         """What was handed over has been written to the socket's transport."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One TLS socket that speaks HTTP/2. Everything happens in the event loop; nothing here waits."""
 
     def __init__(self, settings: TransportSettings) -> None:
@@ -67,12 +70,14 @@ class Connection(asyncio.Protocol):
         """What TLS agreed on: `h2`, or something this cannot speak."""
         self._settings = settings
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(_READ_BYTES))
         self._wire = ClientWire(stream_window=settings.receive_window_bytes)
         self._transport: asyncio.Transport | None = None
         self._carried: dict[int, Carried] = {}
         self._unflushed: dict[Carried, None] = {}
         self._reserved = 0
         self._flush_due = False
+        self._turn = 0
         self._over = False
         self._question: asyncio.TimerHandle | None = None
 
@@ -89,12 +94,17 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._settings.send_buffer_bytes)
         self._flush()
 
-    def data_received(self, data: bytes) -> None:
-        """Take what came (called by asyncio)."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Give the place for what comes (called by asyncio), which otherwise makes room for 256 KiB at every read."""
+        del sizehint
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what came (called by asyncio); h2 copies it."""
         if self._over:
             return
         try:
-            events = self._wire.receive_data(data)
+            events = self._wire.receive_data(self._buffer[:nbytes])
         except H2Error as error:
             self._flush()  # the GOAWAY that names the violation
             self._end(f"the server broke the HTTP/2 protocol: {error}")
@@ -196,8 +206,8 @@ class Connection(asyncio.Protocol):
             return 0
 
     def send(self, carried: Carried, number: int, data: bytes | memoryview, *, end: bool = False) -> None:
-        """Send a frame of at most `room` bytes."""
-        if self._over:
+        """Send a frame of at most `room` bytes; nothing on a stream that is over."""
+        if self._over or number not in self._carried:
             return
         with contextlib.suppress(NoSuchStreamError):  # reset meanwhile: its exchange knows
             self._wire.send_data(number, data, end_stream=end)
@@ -271,7 +281,8 @@ class Connection(asyncio.Protocol):
                 refused = code == ErrorCodes.REFUSED_STREAM
                 carried.cut(f"the server reset the stream: {_name(code)}", unprocessed=refused)
             case WindowUpdated():
-                carried.pump()
+                while carried.pump():
+                    pass
             case _:
                 pass  # trailers and priorities mean nothing here
 
@@ -301,8 +312,13 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def _pump_all(self) -> None:
-        for carried in tuple(self._carried.values()):
-            carried.pump()
+        """Share new room among the streams, frame by frame, beginning with another stream each time."""
+        waiting = list(self._carried.values())
+        if waiting:
+            self._turn = (self._turn + 1) % len(waiting)
+            waiting = waiting[self._turn :] + waiting[: self._turn]
+        while waiting:
+            waiting = [carried for carried in waiting if carried.pump()]
 
     def _flush_soon(self) -> None:
         """Write together what streams send in one turn of the loop: fewer TLS records and system calls."""

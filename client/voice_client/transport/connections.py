@@ -90,6 +90,7 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(seconds) as deadline:
                 connection = await self._connect_to_any(await self._resolve())
+                await _settle(connection)
         except TimeoutError as error:
             reason = f"no connection within {seconds:g} s" if deadline.expired() else _reason(error)
             raise connect_failure(url, reason, endpoint=self._endpoint) from error
@@ -97,25 +98,11 @@ class ConnectionPool:
             raise untrusted_certificate(url, error.verify_message, endpoint=self._endpoint) from error
         except OSError as error:
             raise connect_failure(url, _reason(error), endpoint=self._endpoint) from error
-        if connection.protocol != "h2":
-            await connection.lost.wait()
-            raise connect_failure(url, "the server does not speak HTTP/2", endpoint=self._endpoint)
-        await self._settle(connection)
         if not connection.usable:
+            reason = "the server takes no stream" if connection.protocol == "h2" else "the server does not speak HTTP/2"
             connection.close()
-            raise connect_failure(url, "the server takes no stream on a new connection", endpoint=self._endpoint)
+            raise connect_failure(url, reason, endpoint=self._endpoint)
         return connection
-
-    async def _settle(self, connection: Connection) -> None:
-        """Wait for the server's first frame, its SETTINGS (RFC 9113, 3.4), which tell how many streams it takes."""
-        try:
-            async with asyncio.timeout(self._settings.first_settings_seconds):
-                await connection.settled.wait()
-        except TimeoutError:
-            pass  # it gets as many as the RFC recommends to allow
-        except BaseException:
-            connection.abort()
-            raise
 
     async def _resolve(self) -> list[str]:
         """Return the host's addresses, looked up in a thread of its own: the loop's executor cannot be given up."""
@@ -152,6 +139,15 @@ class ConnectionPool:
             else:
                 return connection
         raise OSError("no address")
+
+
+async def _settle(connection: Connection) -> None:
+    """Wait for the server's first frame, its SETTINGS (RFC 9113, 3.4): they tell how many streams it takes."""
+    try:
+        await connection.settled.wait()
+    except BaseException:
+        connection.abort()
+        raise
 
 
 def _reason(error: OSError) -> str:

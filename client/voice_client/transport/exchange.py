@@ -117,7 +117,8 @@ class Exchange:
         self._in_flight += len(data)
         self._unsent += len(data)
         self._outgoing.append(memoryview(data))
-        self.pump()
+        while self.pump():
+            pass
 
     def end_input(self) -> None:
         """End the request's body (END_STREAM) after what was written. Idempotent; nothing on one that is over."""
@@ -127,7 +128,8 @@ class Exchange:
         if self._remote_ended:  # nobody would take the rest
             self._outgoing.clear()
             self._unsent = 0
-        self.pump()
+        while self.pump():
+            pass
 
     def discard_output(self) -> None:
         """Drop what has come and what will come, so that an unread response cannot keep the stream from ending."""
@@ -210,20 +212,25 @@ class Exchange:
             self.fail(connection_loss(reason, endpoint=self._endpoint, request_id=self.request_id))
         self._over()
 
-    def pump(self) -> None:
-        """Hand over what the windows and the socket have room for."""
-        while self._outgoing and (room := self._connection.room(self._number)) > 0:
+    def pump(self) -> bool:
+        """Hand over one frame, when the windows and the socket have room. Returns whether another may follow."""
+        if self.ended.is_set():
+            return False
+        if self._outgoing and (room := self._connection.room(self._number)) > 0:
             piece = self._outgoing.popleft()
             if len(piece) > room:
                 self._outgoing.appendleft(piece[room:])
                 piece = piece[:room]
             self._unsent -= len(piece)
             self._connection.send(self, self._number, piece)
+            if self._outgoing:
+                return True
         if self._input_ended and not self._end_sent and not self._outgoing:
             self._end_sent = True
             self._connection.send(self, self._number, b"", end=True)
             if self._remote_ended:
                 self._over()
+        return False
 
     def flushed(self) -> None:
         """Notice that what was handed over is with the socket's transport."""

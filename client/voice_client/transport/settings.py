@@ -30,9 +30,7 @@ class TransportSettings:
     credentials_seconds: float = 15.0
     """To find or refresh credentials. Instance metadata, SSO and assume-role each take up to a few seconds."""
     connect_seconds: float = 5.0
-    """Name look-up, TCP and TLS. Two lost SYN packets still fit (1 s + 2 s)."""
-    first_settings_seconds: float = 1.0
-    """For a new connection's first frame, which says how many streams it takes; without it, 100 are assumed."""
+    """Name look-up, TCP, TLS and the server's first frame. Two lost SYN packets still fit (1 s + 2 s)."""
     open_seconds: float = 15.0
     """From the request to the response's headers. SageMaker first opens a WebSocket to the container."""
     send_seconds: float = 10.0
