@@ -97,12 +97,8 @@ class Comparison:
         """What it comes to."""
         changed = [row for row in self.rows if row.verdict in {"better", "worse"}]
         if not changed:
-            few = (
-                " that could be told from so few utterances"
-                if any(row.verdict == "too few" for row in self.rows)
-                else ""
-            )
-            return f"no change{few}"
+            told = any(row.verdict == "no change" for row in self.rows)
+            return "no change" if told else "too few utterances to tell"
         return "; ".join(f"{row.verdict}: {row.label} at {row.streams} {_by(row)}" for row in changed)
 
     def as_json(self) -> dict[str, Any]:

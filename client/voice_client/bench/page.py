@@ -19,9 +19,10 @@ h1 { font-size: 1.6em; margin: 0 0 4px; } h2 { font-size: 1.15em; margin: 0 0 8p
 section { background: #fff; border: 1px solid #e5e7eb; border-radius: 8px; padding: 16px 20px; margin: 16px 0; }
 svg { width: 100%; height: auto; display: block; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 4px 12px 4px 0; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
-th { color: #6b7280; font-weight: 600; vertical-align: bottom; } td:last-child, th:last-child { text-align: left; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; vertical-align: top; padding: 4px 10px 4px 0; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
+th { color: #6b7280; font-weight: 600; vertical-align: bottom; }
+td:nth-child(2), th:nth-child(2) { text-align: left; white-space: normal; min-width: 5em; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 0; }
 .facts dt { color: #6b7280; } .facts dd { margin: 0; overflow-wrap: anywhere; }
 .answer { font-size: 1.25em; font-weight: 600; margin: 8px 0 0; }
@@ -82,7 +83,8 @@ def _warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield "Broken off: this is what was measured until then."
     saturated = [str(step["streams"]) for step in document["steps"] if step["client_saturated"]]
     if saturated:
-        yield f"The client was saturated at {', '.join(saturated)} streams: what is late there may be its own doing."
+        where = "the step" if len(saturated) == 1 else "the steps"
+        yield f"The client was saturated in {where} of {', '.join(saturated)}: what is late there may be its own doing."
 
 
 def _kept_means(document: Mapping[str, Any]) -> str:
@@ -125,17 +127,20 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _table(steps: "list[StepFigures] | Any", kind: str) -> str:
     shown = [name for name in MEASURES if any(name in step.measures for step in steps)]
-    heads = ["streams", "utterances", "failed"]
+    heads = ["streams", "kept", "utterances", "failed"]
     heads += [f"{escape(MEASURES[name])}<br>p50 / p95 / p99{'' if name == 'rtf' else ' ms'}" for name in shown]
     heads += ["WER (drift)"] if kind != "tts" else []
     heads += ["underruns"] if kind != "stt" else []
-    heads += ["sent", "received", "streams kept"]
+    heads += ["sent", "received"]
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _cells(step, shown, kind))}</tr>" for step in steps)
     return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{rows}</table>"
 
 
 def _cells(step: StepFigures, shown: list[str], kind: str) -> Iterator[str]:
+    word, mark = {True: ("yes", "yes"), False: ("no", "no"), None: ("not known", "unknown")}[step.verdict.kept]
+    reasons = "".join(f"<br>{escape(reason)}" for reason in step.verdict.reasons)
     yield str(step.streams)
+    yield f'<span class="{mark}">{word}</span>{reasons}'
     yield str(step.utterances)
     yield str(step.failed)
     for name in shown:
@@ -148,9 +153,6 @@ def _cells(step: StepFigures, shown: list[str], kind: str) -> Iterator[str]:
         yield "" if step.underruns is None else str(step.underruns)
     yield f"{step.sent_bytes / 1e6:.1f} MB"
     yield f"{step.received_bytes / 1e6:.1f} MB"
-    word, mark = {True: ("yes", "yes"), False: ("no", "no"), None: ("not known", "unknown")}[step.verdict.kept]
-    reasons = f": {escape(', '.join(step.verdict.reasons))}" if step.verdict.reasons else ""
-    yield f'<span class="{mark}">{word}</span>{reasons}'
 
 
 def _percentiles(found: Percentiles | None, *, digits: int) -> str:

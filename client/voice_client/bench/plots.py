@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from voice_client.bench.figures import DRIFT_LIMIT, PERCENTILE_NEEDS, StepFigures
 from voice_client.bench.own_load import BUSY_SHARE, LATE_MS
@@ -55,10 +55,9 @@ def latency_plot(steps: Sequence[StepFigures], kind: str) -> str:
                 if name in step.measures:
                     _note(axes, step.streams, 0.0, f"n={step.measures[name].n}")
             axes.set_title(f"{MEASURES[name]}, ms")
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.3 * max(value for _, value in slowest))
             _streams_axis(axes, steps)
-            axes.legend(ncols=4, fontsize=8, loc="upper left", bbox_to_anchor=(0, 1.0))
-            axes.margins(y=0.25)
+            axes.legend(ncols=4, fontsize=8, loc="upper left")
 
     return _svg("latency", draw, width=10.0, height=3.6)
 
@@ -83,6 +82,7 @@ def accuracy_plot(steps: Sequence[StepFigures]) -> str:
         right.set_title(f"Drift against {heard[0][0]} stream{'s' if heard[0][0] > 1 else ''}; kept up to one point")
         for axes in (left, right):
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
             _streams_axis(axes, steps)
 
     return _svg("accuracy", draw, width=10.0, height=3.0)
@@ -91,24 +91,25 @@ def accuracy_plot(steps: Sequence[StepFigures]) -> str:
 def cost_plot(steps: Sequence[StepFigures]) -> str:
     """What an hour of speech costs, and how much speech is served, against streams."""
 
+    priced = [(step.streams, step.dollars_per_audio_hour) for step in steps]
+    known = [(x, price) for x, price in priced if price is not None]
+
     def draw(figure: Figure) -> None:
-        left, right = _panels(figure, 2)
-        priced = [(step.streams, step.dollars_per_audio_hour) for step in steps]
-        known = [(x, price) for x, price in priced if price is not None]
+        panels = _panels(figure, 2 if known else 1)
         if known:
+            left = panels[0]
             left.plot(*zip(*known, strict=True), color=BLUE, marker="o")
             for x, price in known:
                 _note(left, x, price, f"{price:.2f} $")
             left.set_ylim(0, max(price for _, price in known) * 1.25)
-        else:
-            left.text(0.5, 0.5, "no price is known", transform=left.transAxes, ha="center", color=GREY)
-        left.set_title("US dollars per hour of speech")
+            left.set_title("US dollars per hour of speech")
+        right = panels[-1]
         right.plot([step.streams for step in steps], [step.audio_rate for step in steps], color=BLUE, marker="o")
         for step in steps:
             _note(right, step.streams, step.audio_rate, f"{step.audio_rate:.1f}")
         right.set_title("Seconds of speech served in a second")
         right.set_ylim(0, max(step.audio_rate for step in steps) * 1.3 or 1)
-        for axes in (left, right):
+        for axes in panels:
             _streams_axis(axes, steps)
 
     return _svg("cost", draw, width=10.0, height=3.0)
@@ -176,14 +177,14 @@ def timeline_plot(timeline: Mapping[str, Any]) -> str:
                     f"{marks[what]}\n{at:.2f} s",
                     (at, 1.0),
                     xycoords=("data", "axes fraction"),
-                    xytext=(3, -2) if what in {"final", "playing"} else (-3, -2),
+                    xytext=(2, 2) if what in {"final", "playing"} else (-2, 2),
                     textcoords="offset points",
                     fontsize=8,
-                    va="top",
+                    va="bottom",
                     ha="left" if what in {"final", "playing"} else "right",
                 )
         streams = timeline["streams"]
-        axes.set_title(f"One session at {streams} stream{'s' if streams > 1 else ''}", pad=14)
+        axes.set_title(f"One session at {streams} stream{'s' if streams > 1 else ''}", pad=28)
         named = [line for one in figure.axes for line in one.get_lines() if not str(line.get_label()).startswith("_")]
         axes.legend(handles=named, loc="center left", fontsize=8)
 

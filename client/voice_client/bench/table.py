@@ -27,24 +27,28 @@ def print_report(report: Report, console: Console) -> None:
     """Print the table of a run, what failed, and how many streams were kept."""
     document = report.document
     kind = document["kind"]
-    table = Table(title=_title(document), title_justify="left", box=None, header_style="bold", pad_edge=False)
+    priced = any(step.dollars_per_audio_hour is not None for step in report.steps)
+    table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("streams", justify="right")
-    table.add_column("utterances", justify="right")
+    table.add_column("kept")
+    table.add_column("utter-\nances", justify="right")
     table.add_column("failed", justify="right")
     for name in _SHOWN[kind]:
         unit = "" if name == "rtf" else " ms"
-        table.add_column(f"{MEASURES[name]}{unit}\np50 / p95 / p99", justify="right")
+        table.add_column(f"{MEASURES[name]}{unit}\np50/p95/p99", justify="right", no_wrap=True)
     if kind != "tts":
-        table.add_column("WER\n(drift)", justify="right")
+        table.add_column("WER\n(drift)", justify="right", no_wrap=True)
     if kind != "stt":
         table.add_column("under-\nruns", justify="right")
     table.add_column("speech\nper s", justify="right")
-    table.add_column("$ per\naudio hour", justify="right")
-    table.add_column("client\nCPU, lag p99", justify="right")
-    table.add_column("streams kept", justify="left")
+    if priced:
+        table.add_column("$ per\nspeech hour", justify="right")
+    table.add_column("client\nCPU, late", justify="right", no_wrap=True)
     for step in report.steps:
-        table.add_row(*_row(step, kind))
+        table.add_row(*_row(step, kind, priced=priced))
+    console.print(Text(_title(document), style="bold"))
     console.print(table)
+    console.print()
     _notes(report, console)
 
 
@@ -70,9 +74,10 @@ def _title(document: Any) -> str:
     return f"{document['kind']}: {names}{stand_in}"
 
 
-def _row(step: StepFigures, kind: str) -> list[str | Text]:
+def _row(step: StepFigures, kind: str, *, priced: bool) -> list[str | Text]:
     row: list[str | Text] = [
         str(step.streams),
+        _kept(step),
         str(step.utterances),
         Text(str(step.failed), style="bold red" if step.failed else ""),
     ]
@@ -82,10 +87,10 @@ def _row(step: StepFigures, kind: str) -> list[str | Text]:
     if kind != "stt":
         row.append("-" if step.underruns is None else str(step.underruns))
     row.append(f"{step.audio_rate:.2f}")
-    row.append("-" if step.dollars_per_audio_hour is None else f"{step.dollars_per_audio_hour:.3f}")
+    if priced:
+        row.append("-" if step.dollars_per_audio_hour is None else f"{step.dollars_per_audio_hour:.3f}")
     client = f"{step.client.cpu_cores:.0%}, {step.client.lag_p99_ms:.0f} ms"
     row.append(Text(client, style="bold yellow" if step.client_saturated else ""))
-    row.append(_verdict(step))
     return row
 
 
@@ -98,7 +103,7 @@ def _percentiles(found: Percentiles | None, *, ratio: bool) -> str:
         value: float = getattr(found, name)
         # With fewer utterances the percentile is just the slowest one.
         shown.append(f"{value:.{digits}f}" if found.n >= needed else f"({value:.{digits}f})")
-    return " / ".join(shown)
+    return "/".join(shown)
 
 
 def _words(step: StepFigures) -> str:
@@ -108,12 +113,9 @@ def _words(step: StepFigures) -> str:
     return f"{step.word_errors.rate:.1%}{drift}"
 
 
-def _verdict(step: StepFigures) -> Text:
-    kept = step.verdict.kept
-    reasons = ", ".join(step.verdict.reasons)
-    if kept:
-        return Text("yes", style="green")
-    return Text(f"{'no' if kept is False else '?'}: {reasons}", style="red" if kept is False else "yellow")
+def _kept(step: StepFigures) -> Text:
+    word, style = {True: ("yes", "green"), False: ("no", "bold red"), None: ("?", "bold yellow")}[step.verdict.kept]
+    return Text(word, style=style)
 
 
 def _notes(report: Report, console: Console) -> None:
@@ -123,7 +125,7 @@ def _notes(report: Report, console: Console) -> None:
         console.print(
             Text("in brackets: too few utterances for a percentile, so it is the slowest of them", style="dim")
         )
-    for line in _failures(report.steps):
+    for line in (*_reasons(report.steps), *_failures(report.steps)):
         console.print(Text(line))
     if (price := document["price_per_hour"])["usd"] is None:
         console.print(Text(f"no price: {price['source']}", style="dim"))
@@ -136,19 +138,27 @@ def _notes(report: Report, console: Console) -> None:
 def kept_sentence(report: Report) -> str:
     """Return how many streams were kept, in a sentence."""
     most, largest = report.document["most_streams"], report.steps[-1].streams
+    streams = f"{most} stream{' is' if most == 1 else 's are'}"
     if any(step.verdict.kept is None for step in report.steps):
-        advice = "the client was saturated: more --processes, or a machine that does nothing else"
-        return f"{most or 'no number of'} streams are known to be kept; {advice}"
+        known = f"{streams} known to be kept" if most is not None else "How many streams are kept is not known"
+        return f"{known}: the client was saturated. Use more --processes, or a machine that does nothing else"
     if most is None:
-        return f"not even {report.steps[0].streams} streams are kept"
-    if most == largest:
-        return f"all {most} streams are kept; the limit lies above"
-    return f"{most} streams are kept"
+        smallest = report.steps[0].streams
+        return f"Not even {smallest} stream{' is' if smallest == 1 else 's are'} kept"
+    return f"{streams} kept; the limit lies above" if most == largest else f"{streams} kept"
+
+
+def _reasons(steps: Sequence[StepFigures]) -> list[str]:
+    return [f"{_streams(step)}: {', '.join(step.verdict.reasons)}" for step in steps if step.verdict.reasons]
+
+
+def _streams(step: StepFigures) -> str:
+    return f"{step.streams} stream{'' if step.streams == 1 else 's'}"
 
 
 def _failures(steps: Sequence[StepFigures]) -> list[str]:
     return [
-        f"{step.streams} streams: {said['count']} x {kind}: {said['message']}"
+        f"{_streams(step)}: {said['count']} x {kind}: {said['message']}"
         for step in steps
         for kind, said in step.errors.items()
     ]

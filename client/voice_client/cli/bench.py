@@ -400,7 +400,7 @@ async def _run(measured: "Measured", *, local: bool) -> None:
         if local:
             progress.note("starting a local cloud")
             stage = measured.plan.place.stage or DEFAULT_STAGE
-            environment = await stack.enter_async_context(local_cloud(stage, on_line=progress.note))
+            environment = await stack.enter_async_context(local_cloud(stage, on_line=progress.detail))
         progress.note("asking the endpoint")
         await measure(measured, environment, progress)
         if local:

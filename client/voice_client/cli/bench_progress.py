@@ -39,7 +39,13 @@ class RunProgress:
         """Say what is being waited for."""
         if self._bars is None:
             say(line)
-        elif self._task is None:
+        self.detail(line)
+
+    def detail(self, line: str) -> None:
+        """Show how far that is, on a terminal only."""
+        if self._bars is None:
+            return
+        if self._task is None:
             self._task = self._bars.add_task(line, total=None)
         else:
             self._bars.update(self._task, description=line)

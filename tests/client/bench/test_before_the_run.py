@@ -38,7 +38,9 @@ def test_all_that_is_wrong_with_a_folder_of_recordings_is_said_at_once(tmp_path:
 
 def test_all_that_is_wrong_with_a_plan_is_said_at_once() -> None:
     with pytest.raises(BadInputError) as error:
-        BenchPlan("talk", Place(stage="dev", endpoint="ear"), concurrency=(0, 2, 2), duration=0.0, ramp=-1.0, processes=0)
+        BenchPlan(
+            "talk", Place(stage="dev", endpoint="ear"), concurrency=(0, 2, 2), duration=0.0, ramp=-1.0, processes=0
+        )
     for part in ("1 to 2000", "given twice", "duration", "ramp", "one process", "exclude", "--speaking-endpoint"):
         assert part in error.value.message
     with pytest.raises(BadInputError, match="commas"):
@@ -87,7 +89,9 @@ def test_pools_say_which_types_run() -> None:
         {"InstanceType": "ml.g5.xlarge", "CurrentInstanceCount": 2},
     ]
     assert instances_of([{"VariantName": "v", "InstancePools": pools}], []) == Instances(("ml.g5.xlarge",), 2)
-    silent = [{"VariantName": "v", "InstancePools": [{"InstanceType": "ml.g6.xlarge"}, {"InstanceType": "ml.g5.xlarge"}]}]
+    silent = [
+        {"VariantName": "v", "InstancePools": [{"InstanceType": "ml.g6.xlarge"}, {"InstanceType": "ml.g5.xlarge"}]}
+    ]
     found = instances_of(silent, [])
     assert found.types == ("ml.g6.xlarge", "ml.g5.xlarge")
     assert found.running is None

@@ -31,8 +31,7 @@ def run(seed: int, *, added_ms: float = 0.0, failing: float = 0.0, wrong: float 
                 continue
             errors = int(random.binomial(20, wrong))
             samples.append(
-                common
-                | {"measured": True, "measures": {"finalization_ms": delay}, "word_errors": errors, "words": 20}
+                common | {"measured": True, "measures": {"finalization_ms": delay}, "word_errors": errors, "words": 20}
             )
     steps = [{"streams": streams, "client_saturated": False} for streams in (1, 4)]
     return {
@@ -90,6 +89,7 @@ def test_too_few_utterances_prove_nothing() -> None:
     found = compare(run(1, count=3), run(2, count=3, added_ms=500.0))
     assert {row.verdict for row in found.rows if row.streams == 1} == {"too few"}
     assert rows(found, "finalization_ms", "p95")[0].verdict == "too few"
+    assert compare(run(1, count=1), run(2, count=1)).sentence == "too few utterances to tell"
 
 
 def test_an_answer_does_not_change_when_it_is_asked_for_again() -> None:
@@ -127,7 +127,15 @@ def whole_report(tmp_path: Path) -> Callable[..., Path]:
         client = dict.fromkeys(("cpu_cores", "loop_busy", "lag_p50_ms", "lag_p99_ms", "lag_max_ms"), 0.1)
         empty = dict.fromkeys(("calls_per_second", "word_errors", "behind", "underruns", "dollars_per_audio_hour"))
         zero = dict.fromkeys(("processes", "utterances", "failed", "sent_bytes", "received_bytes"), 1)
-        step = {"complete": True, "measured_seconds": 1.0, "errors": {}, "measures": {}, "client": client, **empty, **zero}
+        step = {
+            "complete": True,
+            "measured_seconds": 1.0,
+            "errors": {},
+            "measures": {},
+            "client": client,
+            **empty,
+            **zero,
+        }
         step |= {"audio_seconds": 1.0, "audio_rate": 1.0, "verdict": {"kept": True, "reasons": []}}
         report = run(seed, **more)
         report["plan"] |= {"kind": "stt", "concurrency": [1, 4], "duration": 60.0, "warm_up": 5.0, "ramp": 5.0}
