@@ -64,7 +64,6 @@ class Speaking:
         """Sentences that were spoken to their end."""
         self._sent = 0
         """Sentences that were asked for on the stream in use, counted from the text's start."""
-        self._asked_at: list[float] = []
         self._progress = asyncio.Event()
         """Set when a sentence was asked for, or was spoken to its end."""
         self._lost = 0
@@ -112,7 +111,6 @@ class Speaking:
     async def _speak_on(self, stream: SpeechStream) -> None:
         """Speak the sentences that are left on one stream, as many as there will be."""
         self._sent = self.done
-        self._asked_at.clear()
         sender = asyncio.create_task(self._ask(stream), name="voice-ask")
         sender.add_done_callback(lambda _: self._progress.set())
         try:
@@ -142,11 +140,9 @@ class Speaking:
             if self._sent == self.done and (stream.connection.ended or self._streams.worn(stream)):
                 self._streams.leave()  # it ended while there was nothing to say
                 return
+            self._measures.asked(self._clock.now())
             await stream.connection.send(speech.input_text(self._text.sentences[self._sent]))
             await stream.connection.send(speech.input_done())
-            now = self._clock.now()
-            self._measures.asked(now)
-            self._asked_at.append(now)
             self._sent += 1
             self._progress.set()
 
@@ -219,6 +215,6 @@ class Speaking:
 
     def _failed(self, reason: str) -> ModelError:
         return ModelError(
-            f"the model did not speak sentence {self.done + 1}: {reason}",
+            f"the model did not speak sentence {self.done + 1}: {reason.rstrip('.')}",
             advice="Check voice and language against the model, and look into the endpoint's log group",
         )

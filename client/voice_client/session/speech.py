@@ -21,11 +21,13 @@ class SpeakingInterruptedError(VoiceError):
 
     exit_code = 4
 
-    def __init__(self, cause: VoiceError, *, spoken: tuple[str, ...], seconds: float, retries: int) -> None:
+    def __init__(
+        self, cause: VoiceError, *, endpoint: str | None, spoken: tuple[str, ...], seconds: float, retries: int
+    ) -> None:
         tried = f" (after asking again {retries} times)" if retries else ""
         super().__init__(
             f"the speech was interrupted: {cause.message}{tried}",
-            endpoint=cause.endpoint,
+            endpoint=cause.endpoint or endpoint,
             request_id=cause.request_id,
             retryable=cause.retryable,
             advice=cause.advice,
@@ -169,7 +171,11 @@ class Speech:
         except VoiceError as failure:
             metrics = self.metrics
             error = SpeakingInterruptedError(
-                failure, spoken=self.sentences[: work.done], seconds=metrics.seconds, retries=metrics.retries
+                failure,
+                endpoint=voice.endpoint_name,
+                spoken=self.sentences[: work.done],
+                seconds=metrics.seconds,
+                retries=metrics.retries,
             )
             error.__cause__ = failure
         except Exception as failure:  # noqa: BLE001 - raised again in the loop over the audio

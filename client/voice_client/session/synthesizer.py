@@ -50,6 +50,7 @@ class Synthesizer:
         retry: how to come back after a loss; None gives the first loss to the caller.
         settings: limits and time-outs.
         clock: time for measures and back-off.
+        endpoint_name: what errors call the other end.
 
     Raises:
         BadInputError: a voice, language, ... that the model does not know; all problems together.
@@ -70,7 +71,10 @@ class Synthesizer:
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         settings: SynthesizerSettings = SynthesizerSettings(),  # noqa: B008 - frozen
         clock: Clock | None = None,
+        endpoint_name: str | None = None,
     ) -> None:
+        self.endpoint_name = endpoint_name
+        """What errors call the other end."""
         self.manner = Manner.checked(
             model=model,
             voice=voice,
@@ -153,6 +157,7 @@ class Synthesizer:
                 spare_stream=spare_stream,
                 retry=retry,
                 settings=settings,
+                endpoint_name=endpoint.name,
             ) as synthesizer,
         ):
             yield synthesizer

@@ -133,6 +133,10 @@ def test_a_failure_in_the_middle_leaves_no_file(voice_here: Any, tts: Any) -> No
 
 
 class TestVoices:
+    def test_help_has_examples(self, voice_here: Any) -> None:
+        result = voice_here("voices", "--help", expect=0)
+        assert "voice voices --stage prod" in result.stdout.split("Examples:")[1]
+
     def test_those_of_the_model_that_is_known(self, voice_here: Any) -> None:
         result = voice_here("voices", expect=0)
         lines = result.stdout.splitlines()

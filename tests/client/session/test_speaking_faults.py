@@ -38,8 +38,8 @@ from voice_client.transport import BidiStream, Identity, StaticIdentity, StreamT
 MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
 WORD_BYTES = 12_000
 RETRY = Retry(attempts=3, first_wait=0.02, longest_wait=0.05)
-DEADLINES = TransportSettings(open_seconds=4.0, send_seconds=2.0, close_seconds=0.5)
-SETTINGS = SynthesizerSettings(first_audio=1.5, next_audio=1.5)
+DEADLINES = TransportSettings(open_seconds=3.0, send_seconds=1.0, close_seconds=0.3)
+IMPATIENT = SynthesizerSettings(first_audio=1.0, next_audio=1.0)
 TEXT = "One two three four. Five six seven eight nine ten. Eleven twelve."
 WORDS = {0: 4 * WORD_BYTES, 1: 6 * WORD_BYTES, 2: 2 * WORD_BYTES}
 
@@ -99,14 +99,16 @@ def plane(running_plane: Plane) -> Iterator[Plane]:
 
 
 @contextlib.asynccontextmanager
-async def voice_on(plane: Plane, *, retry: Retry | None = RETRY) -> AsyncIterator[Synthesizer]:
+async def voice_on(
+    plane: Plane, *, retry: Retry | None = RETRY, settings: SynthesizerSettings = IMPATIENT
+) -> AsyncIterator[Synthesizer]:
     """A voice over the plane, its first stream open."""
     async with plane.connections() as transport:
 
         async def opener() -> BidiStream:
             return await transport.open_stream("v1/audio/speech/stream")
 
-        async with Synthesizer(opener, model=MODEL, settings=SETTINGS, retry=retry) as voice:
+        async with Synthesizer(opener, model=MODEL, settings=settings, retry=retry, endpoint_name="mouth") as voice:
             yield voice
 
 
@@ -177,7 +179,7 @@ class TestWhatIsNoLoss:
         "fault", ["go-away,after=2", "unknown-event,after=3", "delay,seconds=0.02", "stall,after=4,seconds=0.5"]
     )
     async def test_nothing_is_said_and_nothing_is_spoken_twice(self, fault: str, plane: Plane) -> None:
-        async with voice_on(plane) as voice:
+        async with voice_on(plane, settings=SynthesizerSettings()) as voice:
             plane.arm(fault)
             speech = voice.speak(TEXT)
             async with asyncio.timeout(30):
@@ -207,6 +209,7 @@ class TestWithoutRetry:
             with pytest.raises(SpeakingInterruptedError) as error:
                 await listen(voice)
         assert isinstance(error.value.__cause__, kind), repr(error.value.__cause__)
+        assert error.value.endpoint == "mouth"
         assert "Five" not in str(error.value)
         assert error.value.exit_code == 4
 
@@ -231,7 +234,7 @@ async def test_barge_in_keeps_the_http2_connection(plane: Plane, tts_wire: Any) 
     port = int(plane.ready["url"].rsplit(":", 1)[1])
     async with type(tts_wire)(port).running() as wire:
         relayed = Plane(plane.ready | {"url": f"https://127.0.0.1:{wire.port}"})
-        async with voice_on(relayed) as voice:
+        async with voice_on(relayed, settings=SynthesizerSettings()) as voice:
             for _ in range(3):
                 async for _ in voice.speak("One two three four five six seven eight. " * 30):
                     await voice.cancel()

@@ -91,6 +91,17 @@ async def test_after_a_good_config_mistakes_are_only_reported(omni: Any) -> None
         assert (await say(stream, "Hello."))[0]["sample_rate"] == 24000
 
 
+async def test_speed_is_refused_where_audio_streams_and_taken_where_it_does_not(omni: Any) -> None:
+    async with connect(omni.url(PATH)) as stream:
+        await stream.send(json.dumps({**STREAMED, "speed": 1.5}))
+        assert "speed" in (await receive(stream))["message"]
+        with pytest.raises(ConnectionClosed):
+            await receive(stream)
+    async with connect(omni.url(PATH)) as stream:
+        await stream.send(json.dumps({"type": "session.config", "response_format": "wav", "speed": 1.5}))
+        assert (await say(stream, "Hello."))[-2]["error"] is False
+
+
 async def test_a_binary_frame_is_fatal_at_any_time(omni: Any) -> None:
     async with connect(omni.url(PATH)) as stream:
         await stream.send(json.dumps(STREAMED))

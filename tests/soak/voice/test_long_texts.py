@@ -42,6 +42,7 @@ def text_in(language: str, draw: random.Random) -> tuple[str, list[str]]:
     while words < WORDS:
         count = draw.randrange(2, 30)
         parts = ["".join(draw.choices(LETTERS[language], k=draw.randrange(3, 9))) for _ in range(count)]
+        parts[-1] = "".join(draw.choices(LETTERS[language], k=10))  # too long to be taken for an abbreviation
         for at in range(1, count - 1):
             if draw.random() < 0.06:
                 parts[at] = "3.14" if draw.random() < 0.5 else ABBREVIATIONS.get(language, parts[at])
