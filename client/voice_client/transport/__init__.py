@@ -1,6 +1,6 @@
 """Streams to an endpoint: open, send, receive, close, with typed errors and a deadline on every wait.
 
-Importing this package loads the AWS SDK and the CRT; `voice_client` itself does not.
+Importing this package loads the AWS SDK; `voice_client` itself does not.
 """
 
 from voice_client.transport.identity import BotocoreIdentity, Identity, IdentityProvider, StaticIdentity

@@ -127,7 +127,7 @@ async def test_a_busy_stream_leaves_its_siblings_their_share(tmp_path: Path) -> 
     enough = asyncio.Event()
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = wire()
+        connection = wire(INITIAL_WINDOW_SIZE=10_000_000)  # of each stream; all together have the protocol's 64 KiB
         writer.write(connection.data_to_send())
         untaken: list[tuple[int, int]] = []
 
@@ -162,7 +162,7 @@ async def test_a_busy_stream_leaves_its_siblings_their_share(tmp_path: Path) -> 
         async def pour(stream: int) -> None:
             with contextlib.suppress(VoiceError):
                 while True:
-                    await streams[stream].send_bytes(bytes(40_000 if stream == 0 else 3_000))
+                    await streams[stream].send_bytes(bytes(64_000 if stream == 0 else 3_000))
 
         pouring = [asyncio.create_task(pour(number)) for number in range(3)]
         await enough.wait()
@@ -171,7 +171,7 @@ async def test_a_busy_stream_leaves_its_siblings_their_share(tmp_path: Path) -> 
         await asyncio.gather(*pouring, return_exceptions=True)
     shares = sorted(received.values())
     assert len(shares) == 3
-    assert shares[0] > 50_000  # of a million: without turns the first stream takes nearly all
+    assert shares[0] > 150_000, shares  # of a million: without turns the first stream takes most of it
 
 
 async def test_a_stream_goes_on_while_its_server_is_leaving(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ async def transport(hostile_server: tuple[str, Path]) -> AsyncIterator[VoiceTran
     url, ca_bundle = hostile_server
     target = StreamTarget("ear", "us-east-1", url, ca_bundle)
     identity = StaticIdentity(Identity("AKIAEXAMPLE", "secret"))
-    settings = TransportSettings(open_seconds=2.5, message_bytes=2000, close_seconds=0.5)
+    settings = TransportSettings(open_seconds=2.5, error_body_seconds=0.4, message_bytes=2000, close_seconds=0.5)
     async with VoiceTransport(target, settings=settings, identity=identity) as transport:
         yield transport
 

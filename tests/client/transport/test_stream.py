@@ -117,7 +117,7 @@ async def test_cancelled_sends_keep_the_signature_chain(platform: Any) -> None:
 
 
 async def test_an_unread_stream_holds_bounded_memory_and_loses_nothing(platform: Any) -> None:
-    size, count = 65_536, 1_600  # 105 MB
+    size, count = 65_536, 800  # 52 MB
     settings = {"inbox_bytes": 262_144, "receive_window_bytes": 262_144}
     async with platform.transport(**settings) as transport:
         stream = await transport.open_stream("flood", query_string=f"size={size}&count={count}")
