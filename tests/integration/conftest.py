@@ -108,10 +108,11 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             return False
         if item.get_closest_marker("aws_only") is not None and target != "aws":
             return False
-        return item.get_closest_marker("last") is None or _destroys(config)
+        return item.get_closest_marker("last") is None or destroys
 
+    destroys = _destroys(config)
     left_out = [item for item in items if not wanted(item)]
-    kept = [item for item in items if wanted(item)]
+    kept = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
     # What the endpoints are comes first, for it explains what fails after it.
     items[:] = sorted(
@@ -122,8 +123,26 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 def _destroys(config: pytest.Config) -> bool:
     """Whether this run may destroy the stage: one it deploys itself, or one it is told to."""
-    itself = config.getoption("--target") == "local" or config.getoption("--deploy")
-    return bool(config.getoption("--destroy") or itself) and not config.getoption("--keep")
+    if config.getoption("--keep"):
+        return False
+    if config.getoption("--target") == "local" or config.getoption("--destroy"):
+        return True
+    # With --deploy it deploys a stage that is not there; one that is there is somebody else's.
+    return bool(config.getoption("--deploy")) and not _is_there(config.getoption("--stage"))
+
+
+def _is_there(stage: str) -> bool:
+    """Whether any stack of a stage exists; what cannot be found out counts as there, so that nothing is destroyed."""
+    client = boto3.Session().client
+    found = []
+    for service in SERVICES:
+        try:
+            found.append(live_config(stage, service, client))
+        except StageNotDeployedError:
+            continue
+        except OpsError:
+            return True
+    return bool(found)
 
 
 @pytest.fixture(scope="session")

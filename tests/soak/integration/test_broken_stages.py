@@ -35,12 +35,11 @@ class BrokenStage:
     folder: Path
     client: Callable[[str], Any]
 
-    def suite(self, *selection: str) -> dict[str, str]:
-        """Run tests of the suite; return the message of each that failed, by its name."""
-        junit = self.folder / "junit.xml"
+    def run(self, *selection: str) -> subprocess.CompletedProcess[str]:
+        """Run tests of the suite as against AWS."""
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selection, "--target", "aws"]
-        command += ["--stage", "dev", "--patience", "3", "--results", str(self.folder), f"--junitxml={junit}"]
-        done = subprocess.run(
+        command += ["--stage", "dev", "--patience", "3", "--results", str(self.folder)]
+        return subprocess.run(
             command,
             cwd=ROOT,
             env=self.cloud.environment(os.environ),
@@ -49,6 +48,11 @@ class BrokenStage:
             timeout=SUITE_SECONDS,
             check=False,
         )
+
+    def suite(self, *selection: str) -> dict[str, str]:
+        """Run tests of the suite; return the message of each that failed, by its name."""
+        junit = self.folder / "junit.xml"
+        done = self.run(*selection, f"--junitxml={junit}")
         assert done.returncode in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}, done.stdout + done.stderr
         cases = ElementTree.parse(junit).getroot().iter("testcase")  # noqa: S314 (our own file)
         messages = {
@@ -111,6 +115,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokenStage]:
 
 
 ENDPOINTS = "tests/integration/test_endpoints.py"
+
+
+def test_a_stage_that_was_there_before_is_destroyed_by_nobody_who_was_not_told_to(stage: BrokenStage) -> None:
+    for options in ([], ["--deploy"]):
+        done = stage.run("tests/integration/test_destroy.py", *options)
+        assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+    assert stage.config(EAR)
+    assert stage.config(VOICE)
 
 
 def test_an_endpoint_on_an_old_config_is_named_with_both_configs(stage: BrokenStage) -> None:
