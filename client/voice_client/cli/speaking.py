@@ -23,7 +23,6 @@ from voice_client.protocol.speech import BYTES_PER_SECOND
 from voice_client.session import Retry, SpeakingMetrics, Speech, SpeechChunk, Synthesizer, SynthesizerSettings
 from voice_client.session.ending import end_tasks
 from voice_client.session.manner import Manner
-from voice_client.session.sentences import split_sentences
 
 STDOUT = "-"
 
@@ -67,7 +66,7 @@ class SpeakJob:
             problems.append(BadInputError("--device is for --play"))
         if self.show_words and not self.verbose:
             problems.append(BadInputError("--show-words is for --verbose"))
-        if self.text is not None and not split_sentences(self.text[:2000], longest=500):
+        if self.text is not None and not any(map(str.isalnum, self.text)):
             problems.append(BadInputError("there is no text to speak"))
         try:
             Manner.checked(model=model, **self.manner)

@@ -152,12 +152,14 @@ class Speaking:
         longest = longest_speech(text, self._settings)
         self._measures.turn(self._clock.now())
         aligner, pace = SampleAligner(), self._pace()
-        received, started = 0, False
+        received = part = 0  # bytes; some releases cut a sentence into parts, each with its own start and end
+        started = False
         while True:
             got = await self._next(stream, heard=received > 0)
             match got.event:
                 case speech.Audio(data):
                     received += len(data)
+                    part += len(data)
                     if received > longest * speech.BYTES_PER_SECOND:
                         raise RunawayError(
                             f"sentence {self.done + 1} went on for more than {longest:.0f} s, "
@@ -165,7 +167,7 @@ class Speaking:
                         )
                     await self._hand_on(pace.change(aligner.align(data)))
                 case speech.AudioStart(sample_rate=rate):
-                    started, stream.fresh = True, False
+                    started, stream.fresh, part = True, False, 0
                     if rate not in {None, speech.SAMPLE_RATE_HZ}:
                         raise ProtocolError(f"the model speaks at {rate} Hz instead of {speech.SAMPLE_RATE_HZ} Hz")
                 case speech.ErrorEvent(message) if not started and not self._is_about_config(stream):
@@ -174,7 +176,7 @@ class Speaking:
                 case speech.ErrorEvent(message):
                     raise self._failed(message)
                 case speech.AudioDone() as end:
-                    self._check_end(end, received)
+                    self._check_end(end, part)
                 case speech.SessionDone():
                     # It comes after failures too, so it is a success only when something was spoken.
                     if not received:

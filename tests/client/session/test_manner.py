@@ -12,6 +12,7 @@ import pytest
 
 from voice_client.errors import BadInputError
 from voice_client.session.manner import Manner
+from voice_local.containers.stand_in_omni.request import StreamingSpeechSessionConfig
 
 CUSTOM = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
 BASE = "Qwen/Qwen3-TTS-12Hz-1.7B-Base"
@@ -47,6 +48,13 @@ def test_names_are_the_servers() -> None:
     assert "speed" not in asked
     assert config(model=CUSTOM)["voice"] == "Vivian"
     assert config(model="another/model", voice="Bob")["voice"] == "Bob"
+
+
+def test_every_field_is_one_that_the_server_knows(recording: Callable[[float], Path]) -> None:
+    # It drops unknown ones without a word: a misspelt one would give its default.
+    asked = config(model=BASE, language="en", instructions="softly", ref_audio=recording(1.0), ref_text="hello")
+    asked |= config(model=CUSTOM, voice="Ryan")
+    assert asked.keys() - {"type"} <= StreamingSpeechSessionConfig.model_fields.keys()
 
 
 def test_all_problems_are_told_together_with_suggestions() -> None:

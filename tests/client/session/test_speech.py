@@ -140,6 +140,14 @@ class TestTextAsItComes:
             break
         assert 2 <= len(asked(voice)) < len(speech.sentences)
 
+    async def test_a_listener_that_takes_nothing_makes_the_model_wait(self, voice: Any) -> None:
+        speech = voice.speak(LONG)
+        async for _ in speech:
+            await until(lambda: speech.metrics.seconds > 29)
+            await asyncio.sleep(0.1)
+            assert speech.metrics.seconds < 31
+            break
+
 
 class TestBargeIn:
     async def test_nothing_is_delivered_after_cancel_and_the_loop_ends_well(self, voice: Any) -> None:
@@ -262,6 +270,9 @@ class Script:
                 if frame == "break":
                     socket.transport.abort()
                     return
+                if frame == "close":
+                    await socket.close()
+                    return
                 await socket.send(frame)
 
 
@@ -341,6 +352,16 @@ class TestComingBack:
                 await collect(voice.speak("One."))
             assert isinstance(error.value.__cause__, ModelError)
             assert spoken_bytes(await collect(voice.speak("Two."))) == {0: len(Script.TONE)}
+
+    async def test_a_release_that_ends_the_connection_after_each_utterance(self, scripted: Callable[..., Any]) -> None:
+        script = Script([*Script.well(), "close"], [*Script.well(), "close"], [*Script.well(), "close"])
+        async with Synthesizer(await scripted(script), model=MODEL, retry=RETRY) as voice:
+            assert spoken_bytes(await collect(voice.speak("One. Two. Three."))) == dict.fromkeys(range(3), 6000)
+
+    async def test_a_release_that_cuts_a_sentence_into_parts(self, scripted: Callable[..., Any]) -> None:
+        parts = [*Script.well()[:3], *Script.well()]
+        async with Synthesizer(await scripted(Script(parts)), model=MODEL, retry=RETRY) as voice:
+            assert spoken_bytes(await collect(voice.speak("One."))) == {0: 2 * len(Script.TONE)}
 
     async def test_a_stream_that_grew_old_is_left_between_sentences(self, voice: Any, virtual_clock: Any) -> None:
         endpoint = voice.endpoint

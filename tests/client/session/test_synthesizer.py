@@ -233,6 +233,18 @@ async def test_a_voice_the_server_refuses_is_an_error_though_the_session_is_done
             await listen(voice.speak("Hello there."))
 
 
+@pytest.mark.parametrize("fields", [{"response_format": "wav"}, {"speed": 9}, {"speed": 1.5}, {"model": "nope"}])
+async def test_a_configuration_the_server_refuses_is_an_error_and_no_loss(
+    fields: dict[str, Any], tts_server: Any
+) -> None:
+    endpoint = tts_server.endpoint()
+    async with Synthesizer(with_config(endpoint, **fields), retry=QUICK_RETRY) as voice:
+        speech = voice.speak("Hello there.")
+        with interrupted(ModelError, "sentence 1"):
+            await listen(speech)
+    assert speech.notices == []
+
+
 async def test_a_model_the_server_does_not_have_is_an_error(tts_server: Any) -> None:
     async with Synthesizer(tts_server.endpoint(), model="nope", retry=QUICK_RETRY) as voice:
         with interrupted(ModelError, "nope"):
