@@ -11,11 +11,11 @@ PYTHON_BIN := .venv/bin
 CDK := node_modules/.bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint format synth review snapshots doctor deploy destroy integration lock clean
+.PHONY: help setup demo test soak lint format synth review snapshots doctor deploy pause resume destroy integration lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  STAGE=dev chooses the stage; demo takes KEEP=1; deploy takes FORCE=1"
+	@echo "  STAGE=dev chooses the stage; demo takes KEEP=1; deploy and resume take FORCE=1"
 	@echo "  integration takes TARGET=local|aws SLOW=1 DEPLOY=1 DESTROY=1 KEEP=1"
 
 setup: ## Make .venv and node_modules ready
@@ -62,12 +62,19 @@ snapshots: setup ## Renew the reviewed templates in tests/template/snapshots (sa
 doctor: setup ## Tell what would stop a deploy: tools, account, quotas, images, models, price
 	@$(PYTHON_BIN)/python -m voice_ops.doctor --stage $(STAGE)
 
-deploy: setup ## Deploy both stacks to AWS with your credentials (costs money while it runs); FORCE=1 overrides a failed check
-	@$(PYTHON_BIN)/python -m voice_ops.doctor --stage $(STAGE) || [ "$(FORCE)" = 1 ]
-	$(CDK) deploy --all -c stage=$(STAGE)
+DEPLOYMENT := $(PYTHON_BIN)/python -m voice_ops.deployment --stage $(STAGE)
 
-destroy: setup ## Remove both stacks from AWS
-	$(CDK) destroy --all -c stage=$(STAGE)
+deploy: setup ## Doctor, deploy to AWS with your credentials, prove it by a spoken sentence (costs money while it runs)
+	@$(DEPLOYMENT) $(if $(FORCE),--force)
+
+pause: setup ## Take the endpoints away, and with them all hourly costs; the rest stays
+	@$(DEPLOYMENT) -c paused=true $(if $(FORCE),--force)
+
+resume: setup ## Bring the endpoints back
+	@$(DEPLOYMENT) -c paused=false $(if $(FORCE),--force)
+
+destroy: setup ## Remove the stage from AWS and prove that nothing of it is left
+	@$(DEPLOYMENT) --destroy
 
 integration: setup ## Run the post-deploy suite against TARGET=local|aws
 	$(PYTHON_BIN)/pytest -q tests/integration --target $(TARGET) --stage $(STAGE) $(if $(SLOW),--slow) $(if $(DEPLOY),--deploy) $(if $(DESTROY),--destroy) $(if $(KEEP),--keep)
