@@ -68,6 +68,11 @@ class DeployedStage:
             self._client = boto3.Session().client
         return self._client
 
+    @property
+    def stood_in_for(self) -> bool:
+        """Whether the endpoints are a local cloud's, whose engines know less than the real models."""
+        return self.target == "local" or "AWS_ENDPOINT_URL" in os.environ
+
     @cached_property
     def region(self) -> str:
         """The region that the environment names."""
