@@ -20,7 +20,8 @@ section { background: #fff; border: 1px solid #e5e7eb; border-radius: 8px; paddi
 svg { width: 100%; height: auto; display: block; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; vertical-align: top; padding: 4px 10px 4px 0; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
+th, td { text-align: right; vertical-align: top;
+  padding: 4px 10px 4px 0; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
 th { color: #6b7280; font-weight: 600; vertical-align: bottom; }
 td:nth-child(2), th:nth-child(2) { text-align: left; white-space: normal; min-width: 5em; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 0; }

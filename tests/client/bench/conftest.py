@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class StandIn:
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Iterator[Callable[..., StandIn]]:
     """Start an ear and a voice that behave as told; see `stand_in_process.Behaviour`."""
-    processes = []
+    processes: list[subprocess.Popen[str]] = []
 
     def start(**behaviour: Any) -> StandIn:
         folder = tmp_path / f"stand-in-{len(processes)}"
@@ -124,8 +124,10 @@ class Bench:
             text=True,
         )
 
-    def __call__(self, *arguments: str | Path, expect: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments, **environment)
+    def __call__(
+        self, *arguments: str | Path, expect: int = 0, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **(environment or {}))
         try:
             output, errors = process.communicate(timeout=RUN_SECONDS)
         finally:
@@ -133,12 +135,12 @@ class Bench:
         assert process.returncode == expect, (output[-3000:], errors[-3000:])
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
-    def measure(self, kind: str, target: StandIn, *arguments: str | Path, **environment: str) -> dict[str, Any]:
+    def measure(self, kind: str, target: StandIn, *arguments: str | Path) -> dict[str, Any]:
         """Run a bench and return its report."""
         names = {"stt": ("--endpoint", "ear"), "tts": ("--endpoint", "voice")}.get(
             kind, ("--endpoint", "ear", "--speaking-endpoint", "voice")
         )
-        done = self(kind, *names, *target.options, "--json", *arguments, **target.environment, **environment)
+        done = self(kind, *names, *target.options, "--json", *arguments, environment=target.environment)
         report: dict[str, Any] = json.loads(done.stdout)
         return report
 

@@ -78,7 +78,7 @@ def test_every_command_shows_examples(voice_here: Any) -> None:
 
 def test_an_endpoint_that_is_not_there_is_told_before_the_run(bench: Any, stand_in: Any) -> None:
     target = stand_in()
-    done = bench("stt", "--endpoint", "nobody", *target.options, expect=3, **target.environment)
+    done = bench("stt", "--endpoint", "nobody", *target.options, expect=3, environment=target.environment)
     assert "nobody" in done.stderr
     assert not list((bench.home / "bench-results").iterdir())
 

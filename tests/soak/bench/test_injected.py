@@ -105,7 +105,7 @@ def test_callers_that_come_at_random(bench: Bench, stand_in: Callable[..., Stand
 def test_two_equal_runs_and_one_of_fifty_milliseconds_more(
     bench: Bench, stand_in: Callable[..., StandIn], recordings: Path
 ) -> None:
-    reports = []
+    reports: list[Path] = []
     for added in (0.0, 0.0, 0.05):
         target = stand_in(partial=(0.2, 0.3), final=(0.25 + added, 0.35 + added))
         arguments = ("--recordings", recordings, "--concurrency", "8", "--duration", "7", "--ramp", "0.5")
