@@ -11,7 +11,7 @@ from voice_client.replies import Reply
 from voice_client.replies.chat import ChatEndpoint
 from voice_client.ui.door import Door
 from voice_client.ui.endpoints import SharedEndpoints
-from voice_client.ui.page import ASSETS_PATH, HEAD, load_gradio, page, theme
+from voice_client.ui.page import ASSETS_PATH, CSS, HEAD, load_gradio, page, theme
 from voice_client.ui.page_socket import PageSocket
 from voice_client.ui.settings import PageSettings
 from voice_client.ui.speaking import SpeakingTab
@@ -69,6 +69,7 @@ def application(options: PageOptions, endpoints: SharedEndpoints, *, password: s
         frame,
         path="/",
         theme=theme(),
+        css=CSS,
         head=HEAD,
         footer_links=[],
         run_history=False,

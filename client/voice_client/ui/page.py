@@ -19,6 +19,9 @@ LONGEST_INSTRUCTIONS = 500
 
 _GREETING = "Good morning. This is a real voice, made sentence by sentence while you listen."
 
+CSS = ".html-container { padding: 0 !important; }"
+"""Our elements stand in line with Gradio's fields."""
+
 HEAD = f"""
 <script type="module" src="{ASSETS_PATH}/app.js"></script>
 """
@@ -60,15 +63,15 @@ def page(*, endpoints: str, reply: str, summary: bool) -> "gradio.Blocks":
                     interactive=True,
                 )
                 _voice_fields(gr, "speak", instructions=True)
-                gr.HTML("<voice-speak></voice-speak>", padding=False)
+                gr.HTML("<voice-speak></voice-speak>")
             with gr.Tab("Transcribe", id="transcribe"):
                 gr.HTML(
-                    f'<voice-transcribe data-summary="{"yes" if summary else "no"}"></voice-transcribe>', padding=False
+                    f'<voice-transcribe data-summary="{"yes" if summary else "no"}"></voice-transcribe>'
                 )
             with gr.Tab("Talk", id="talk"):
                 gr.Markdown(f"Speak, and hear an answer. Replies come from: **{_plain(reply)}**.")
                 _voice_fields(gr, "talk", instructions=False)
-                gr.HTML("<voice-talk></voice-talk>", padding=False)
+                gr.HTML("<voice-talk></voice-talk>")
     return blocks  # type: ignore[no-any-return]
 
 

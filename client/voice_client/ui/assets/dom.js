@@ -39,9 +39,9 @@ export function clock(seconds) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-export const LEVEL = `<span class="level" aria-hidden="true">Level</span>
+export const LEVEL = `<span class="meter"><span class="level" aria-hidden="true">Level</span>
     <span class="bar" role="meter" aria-label="Microphone level" aria-valuemin="0" aria-valuemax="100" aria-valuenow="0"
-      data-part="level"><i></i></span>`;
+      data-part="level"><i></i></span></span>`;
 
 // A level in dBFS on a bar of 0 to 100: from -60, a quiet room, to -6, loud speech.
 export function showLevel(bar, level) {

@@ -1,0 +1,78 @@
+"""What a user is promised of the tab Talk: it answers, yields to who speaks, and says how long each wait was."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.soak.browser.conftest import Visitors, record, spoken, text_of
+from voice_local.word_error_rate import word_error_rate
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
+
+SILENT_WITHIN = 0.2
+"""Seconds from the moment an interruption is noticed to silence."""
+
+LOUD = """
+() => {
+  const talk = document.querySelector("voice-talk");
+  const before = talk.microphone.onLevel;
+  talk.microphone.onLevel = (level) => {
+    if (talk.begun && talk.turn === 0 && level > -45) talk.loudAt ??= performance.now();
+    before(level);
+  };
+}
+"""
+"""Notes when the microphone first hears speech over the answer."""
+
+
+def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> None:
+    visitors = visit(spoken(1.0, "0890", 4.0, "0920", 60.0))
+    tab = visitors.tab("Talk")
+    record(tab, "voice-talk")
+    tab.get_by_role("button", name="Start talking").click()
+    expect(tab.locator("voice-talk").get_by_role("status")).to_have_text("Listening: speak now.", timeout=30_000)
+    tab.evaluate(LOUD)
+
+    bubbles = tab.get_by_role("log", name="Conversation").locator("p")
+    expect(bubbles).to_have_count(2, timeout=30_000)
+    expect(tab.locator("voice-talk").get_by_role("status")).to_have_text("Speaking …", timeout=30_000)
+    tab.wait_for_function("document.querySelector('voice-talk').silentAt", timeout=30_000)
+    tab.wait_for_timeout(400)
+
+    times = "(({ interruptedAt, silentAt, lastSound, loudAt }) => [interruptedAt, silentAt.at, lastSound, loudAt])"
+    interrupted, silent, last_sound, loud = tab.evaluate(f"{times}(document.querySelector('voice-talk'))")
+    measured = {
+        "interruption_to_silence_ms": round(max(silent, last_sound) - interrupted, 1),
+        "first_loud_block_to_silence_ms": round(max(silent, last_sound) - loud, 1),
+    }
+    print(json.dumps(measured))
+    assert max(silent, last_sound) - interrupted < SILENT_WITHIN * 1000
+    expect(bubbles.nth(1)).to_have_class("bubble voice interrupted")
+
+    expect(bubbles).to_have_count(4, timeout=30_000)
+    for bubble, clip in ((0, "0890"), (2, "0920")):
+        said = bubbles.nth(bubble).locator("span").inner_text()
+        assert word_error_rate(text_of(clip), said) <= 0.12, said
+    rows = tab.get_by_role("table").locator("tbody tr")
+    expect(rows).to_have_count(2, timeout=30_000)
+    waits = [int(cell) for cell in rows.last.locator("td").all_inner_texts()]
+    print(json.dumps({"waits_ms": waits}))
+    assert sum(waits[:3]) == pytest.approx(waits[3], abs=3)
+
+    tab.get_by_role("button", name="Stop the voice").click()
+    tab.get_by_role("button", name="End the conversation").click()
+    expect(tab.locator("voice-talk").get_by_role("status")).to_have_text("Ended.")
+    assert visitors.complaints == []
+
+
+def test_a_browser_without_a_microphone_says_so(visit: Callable[..., Visitors]) -> None:
+    tab = visit().tab("Talk")
+    tab.evaluate(
+        "navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError'))"
+    )
+    tab.get_by_role("button", name="Start talking").click()
+
+    expect(tab.locator("voice-talk").get_by_role("alert")).to_contain_text("allow it for this page")
+    expect(tab.get_by_role("button", name="Start talking")).to_be_enabled()
