@@ -16,6 +16,8 @@ from typing import Annotated
 import psutil
 import typer
 
+from voice_local.engines.interfaces import EngineUnavailableError
+from voice_local.engines.own_models import own_models
 from voice_local.isolation import leading_elsewhere
 from voice_local.running_cloud import RunningCloud, running_clouds
 
@@ -58,6 +60,22 @@ def up(
             "has them all. May be given several times.",
         ),
     ] = None,
+    whisper_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="VOICE_LOCAL_WHISPER_MODEL",
+            help="Hear with a CTranslate2 Whisper model of your own (docs/engines.md).",
+        ),
+    ] = None,
+    piper_voice: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="VOICE_LOCAL_PIPER_VOICE",
+            help="Speak with a Piper voice of your own: its .onnx, the .onnx.json beside it.",
+        ),
+    ] = None,
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
 ) -> None:
     """Run a local cloud in the foreground until Ctrl-C.
@@ -69,6 +87,7 @@ def up(
     voice local up --deploy          # ready when both endpoints are in service
     voice local up --state ~/.voice-cloud   # again what it held when it ended
     voice local up --fault reset-stream,random=5..50,times=every
+    voice local up --deploy --whisper-model ~/models/whisper-small-ct2
     """
     # The cloud's parts take seconds to import; the other commands do without them.
     from voice_local import foreground  # noqa: PLC0415
@@ -78,6 +97,10 @@ def up(
         raise typer.BadParameter(
             "give --state or --run-dir: the state's folder is the run folder", param_hint="--state"
         )
+    try:
+        os.environ.update(own_models(whisper_model, piper_voice))
+    except EngineUnavailableError as error:
+        raise typer.BadParameter(str(error), param_hint="--whisper-model / --piper-voice") from error
     with _run_folder(state or run_dir) as folder:
         try:
             asyncio.run(
@@ -187,13 +210,18 @@ def run_container(
 ) -> None:
     """Run a container image of your own as plain processes, without Docker, until Ctrl-C.
 
-    Starts what the Dockerfile's ENTRYPOINT says, with the argument `serve`, as SageMaker does, and shows its output and
-    what SageMaker would see: /ping, the label, the WebSocket. RUN is not carried out (docs/engines.md). Exit code 1
-    when it ends by itself or is not healthy in time.
+    Starts the Dockerfile's ENTRYPOINT with the argument `serve`, as SageMaker does.
+
+    Shows its output and what SageMaker would see: /ping, label, WebSocket.
+
+    RUN is not carried out; docs/engines.md says what else differs.
+
+    Exit code 1 when it ends by itself or is not healthy in time.
 
     \b
-    voice local run-container container_assets/voxtral_bridge -e SM_VLLM_MODEL=mistralai/Voxtral-Mini-4B-Realtime-2602
-    voice local run-container my_image --until-healthy --json
+    voice local run-container container_assets/voxtral_bridge -e SM_VLLM_MODEL=any
+    voice local run-container my_image -e MODEL=small --port 9000
+    voice local run-container my_image --until-healthy --json   # for CI
     """
     from voice_local import container_command  # noqa: PLC0415 (it takes a while to import)
 

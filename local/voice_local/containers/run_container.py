@@ -200,9 +200,7 @@ async def _watch(
             raise RunContainerError(f"The container ended by itself with exit code {code}; its output says why")
         seconds = time.monotonic() - began
         if answers is not now_healthy:
-            text = (
-                f"GET /ping answers 200 after {seconds:.1f} s" if answers else "GET /ping does not answer 200 any more"
-            )
+            text = f"answers 200 after {seconds:.1f} s" if answers else "does not answer 200 any more"
             report(ContainerEvent("ping", f"GET /ping {text}", {"healthy": answers, "seconds": round(seconds, 3)}))
         if answers and not was_healthy and container.bidirectional:
             report(await _try_stream(container.port))

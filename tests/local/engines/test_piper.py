@@ -165,6 +165,12 @@ async def test_text_without_words_gives_little_or_nothing(voice: PiperVoice) -> 
 async def test_a_voice_that_is_none_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "voice.onnx"
     broken.write_bytes(b"no model")
+    with pytest.raises(EngineUnavailableError, match=r"no description voice\.onnx\.json beside it"):
+        PiperVoice(voice_model=broken)
+    (tmp_path / "voice.onnx.json").write_text('{"audio": {}}', encoding="utf-8")
+    with pytest.raises(EngineUnavailableError, match="sample_rate"):
+        PiperVoice(voice_model=broken)
+    (tmp_path / "voice.onnx.json").write_text('{"audio": {"sample_rate": 22050}}', encoding="utf-8")
     with pytest.raises(EngineUnavailableError, match="cannot load its voice"):
         await PiperVoice(voice_model=broken).start()
     with pytest.raises(EngineUnavailableError, match="no Piper voice at"):

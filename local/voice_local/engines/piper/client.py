@@ -30,6 +30,7 @@ from voice_local.engines.piper.framing import (
 from voice_local.engines.piper.languages import ENGLISH, ESPEAK_VOICES
 from voice_local.engines.piper.slicing import slices
 from voice_local.engines.piper.variants import VARIANTS
+from voice_local.engines.piper.voice_file import check_voice_file
 
 START_SECONDS = 30.0
 """Loading the voice takes about 1.5 s on two idle cores."""
@@ -68,8 +69,8 @@ class PiperVoice:
             raise EngineUnavailableError(
                 f"The Piper voice needs {' and '.join(missing)}: install sagemaker-voice with the extra `engines-gpl`"
             )
-        if voice_model and not voice_model.is_file():
-            raise EngineUnavailableError(f"There is no Piper voice at {voice_model} (VOICE_LOCAL_PIPER_VOICE)")
+        if voice_model:
+            check_voice_file(voice_model)
         self._model = voice_model
         self._worker: _Worker | None = None
         self._starting = asyncio.Lock()

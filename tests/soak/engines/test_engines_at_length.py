@@ -1,0 +1,101 @@
+"""The small engines over minutes of speech: what they hear, and that every voice and language is told apart."""
+
+import asyncio
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soxr
+from numpy.typing import NDArray
+
+from tests.local.engines.test_piper import fundamental
+from voice_local.engines.piper.client import PiperVoice
+from voice_local.engines.piper.variants import VARIANTS
+from voice_local.engines.whisper_live import WhisperLive
+from voice_local.word_error_rate import normalized, word_error_rate
+
+pytestmark = [pytest.mark.soak, pytest.mark.engines]
+
+PASSAGES = Path(__file__).parents[2] / "local" / "engines" / "passages.txt"
+PIECE = 2048
+"""128 ms of 16 kHz audio."""
+AT_ONCE = 3
+
+
+async def spoken(voice: PiperVoice, text: str, name: str = "vivian", language: str = "English") -> NDArray[np.int16]:
+    """Return PCM16 at 24 kHz."""
+    pieces = [piece async for piece in voice.speak(text, voice=name, language=language, speed=1.0)]
+    return np.frombuffer(b"".join(pieces), dtype="<i2")
+
+
+def for_the_ear(samples: NDArray[np.int16]) -> NDArray[np.int16]:
+    return np.clip(soxr.resample(samples.astype(np.float32), 24_000, 16_000), -32768, 32767).astype(np.int16)
+
+
+async def test_three_sessions_at_once_hear_minutes_of_speech_and_never_take_a_word_back() -> None:
+    texts = PASSAGES.read_text(encoding="utf-8").splitlines()
+    assert len(normalized(" ".join(texts)).split()) >= 300
+    voice = PiperVoice()
+    await voice.start()
+    clips = [for_the_ear(await spoken(voice, text, name)) for text, name in zip(texts, itertools.cycle(VARIANTS))]
+    await voice.aclose()
+    whisper = await asyncio.to_thread(WhisperLive.load)
+
+    def heard(samples: NDArray[np.int16]) -> tuple[str, int]:
+        """Return the text and how many of its words came before the end."""
+        session = whisper.begin()
+        before = "".join(session.feed(samples[start : start + PIECE]) for start in range(0, len(samples), PIECE))
+        return before + session.finish(), len(before.split())
+
+    def whole(samples: NDArray[np.int16]) -> str:
+        return "".join(whisper.words(samples.astype(np.float32) / np.float32(32768)))
+
+    with ThreadPoolExecutor(AT_ONCE) as sessions:
+        live = list(sessions.map(heard, clips))
+        offline = list(sessions.map(whole, clips))
+    live_rate = word_error_rate(" ".join(texts), " ".join(text for text, _ in live))
+    offline_rate = word_error_rate(" ".join(texts), " ".join(offline))
+    print(f"live {live_rate:.1%}, offline {offline_rate:.1%}, {sum(map(len, clips)) / 16_000:.0f} s of speech")
+    assert live_rate <= 0.08
+    assert live_rate <= offline_rate + 0.04
+    assert sum(words for _, words in live) >= 0.7 * sum(len(text.split()) for text, _ in live)
+
+
+async def test_no_two_of_the_nine_voices_sound_the_same() -> None:
+    text = "Nine voices say one sentence, and no two of them sound the same. This is the second sentence that they say."
+    voice = PiperVoice()
+    await voice.start()
+    audio = {name: await spoken(voice, text, name) for name in VARIANTS}
+    await voice.aclose()
+    pitch = {name: fundamental(samples, 24_000) for name, samples in audio.items()}
+    print({name: f"{pitch[name]:.0f} Hz {len(samples) / 24_000:.2f} s" for name, samples in audio.items()})
+    middle = pitch["vivian"]
+    for name, variant in VARIANTS.items():
+        assert pitch[name] / middle == pytest.approx(variant.pitch, rel=0.06), name
+    # The engine varies its rhythm from time to time; over the slow and the quick ones it shows.
+    slow = [len(audio[name]) for name, variant in VARIANTS.items() if variant.rate < 0.96]
+    quick = [len(audio[name]) for name, variant in VARIANTS.items() if variant.rate > 1.03]
+    assert np.mean(slow) > 1.08 * np.mean(quick)
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "text"),
+    [
+        ("German", "de", "Guten Morgen. Der alte Bauer hat am Montag viele grüne Flaschen auf dem Markt gekauft."),
+        ("Spanish", "es", "Buenos días. El viejo campesino compró el lunes muchas botellas verdes en el mercado."),
+        ("Portuguese", "pt", "Bom dia. O velho camponês comprou na segunda-feira muitas garrafas verdes no mercado."),
+        ("Russian", "ru", "Доброе утро. Старый крестьянин купил в понедельник на рынке много зелёных бутылок."),
+    ],
+)
+async def test_a_language_is_taken_for_itself(language: str, code: str, text: str) -> None:
+    """Whisper, asked which language it hears, ranks the right one among the first of its hundred."""
+    voice = PiperVoice()
+    await voice.start()
+    samples = for_the_ear(await spoken(voice, text, language=language))
+    await voice.aclose()
+    whisper = await asyncio.to_thread(WhisperLive.load)
+    _, _, ranked = whisper._model.detect_language(samples.astype(np.float32) / np.float32(32768))
+    print(language, ranked[:3])
+    assert code in [name for name, _ in ranked[:2]]
