@@ -33,7 +33,7 @@ from voice_ops.kept import Kept, kept_weights
 from voice_ops.leftovers import StageResource, await_nothing_left, delete_images, stage_images
 from voice_ops.live_config import SERVICES, live_config
 from voice_ops.prices import ESTIMATE, money
-from voice_ops.session import AwsSession, CredentialsUnusableError, NoRegionError
+from voice_ops.session import AwsSession, CredentialsUnusableError, NoRegionError, translated
 from voice_ops.smoke_test import SmokeTest, hear, speak
 from voice_ops.stack_watch import StackEvent, StackWatch
 from voice_ops.status import EndpointStatus, stage_status
@@ -109,10 +109,10 @@ def deploy(request: Request, display: Display) -> dict[str, Any]:
         DeploymentFailedError: an endpoint does not serve the new configuration.
         OpsError: see `cdk_command`, `smoke_test` and `session`.
     """
+    if request.aws.is_local and not _is_bootstrapped(request.aws):
+        _bootstrap(request, display)
     _examine(request, display)
     stacks = _synthesize(request, display)
-    if request.aws.is_local:
-        _bootstrap(request, display)
     _move(request, display, "cdk deploy", ["deploy", "--all", *_DEPLOY], stacks)
     with display.step("the newest config serves") as step:
         configs = [live_config(request.stage, service, request.aws.client) for service in SERVICES]
@@ -196,12 +196,20 @@ def _synthesize(request: Request, display: Display) -> list[str]:
     return names
 
 
+def _is_bootstrapped(aws: AwsSession) -> bool:
+    with translated("looking for the bootstrap of the local cloud"):
+        found = aws.client("ssm").describe_parameters(
+            ParameterFilters=[{"Key": "Path", "Option": "Recursive", "Values": ["/cdk-bootstrap"]}]
+        )
+        return bool(found["Parameters"])
+
+
 def _bootstrap(request: Request, display: Display) -> None:
     """Bootstrap a local cloud, which costs nothing and is empty at first; on AWS that is an administrator's to do."""
     identity = request.aws.identity
     with display.step("cdk bootstrap"):
         where = f"aws://{identity.account}/{request.aws.region}"
-        run_cdk(["bootstrap", where, f"--app={request.app}"], request.log, seconds=BOOTSTRAP_SECONDS)
+        run_cdk(["bootstrap", where], request.log, seconds=BOOTSTRAP_SECONDS)
 
 
 def _move(request: Request, display: Display, title: str, words: Sequence[str], stacks: Sequence[str]) -> None:

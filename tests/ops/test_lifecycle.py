@@ -213,6 +213,6 @@ def test_kept_weights_are_told_with_their_cost(client: ClientOf, aws: AwsSession
 
     (kept,) = kept_weights("qa", aws)
 
-    assert "qa-weights with 2.0 MB" in kept.what
+    assert "qa-weights with 2 MB" in kept.what
     assert kept.usd_per_month == pytest.approx(0.002 * 0.023)
     assert "aws s3 rb s3://qa-weights" in kept.remove
