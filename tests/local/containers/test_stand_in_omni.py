@@ -158,6 +158,48 @@ async def test_the_voices_are_listed(omni: Any) -> None:
     assert "Vivian" in voices
 
 
+async def test_a_config_over_4_mib_is_fatal(omni: Any) -> None:
+    async with connect(omni.url(PATH), compression=None, max_size=None) as stream:
+        await stream.send(json.dumps({**STREAMED, "ref_audio": "A" * (4 * 1024 * 1024)}))
+        assert "too large" in (await receive(stream))["message"]
+        with pytest.raises(ConnectionClosed) as closed:
+            await receive(stream)
+    assert closed.value.rcvd is None
+
+
+class EndlessVoice(ToneVoice):
+    """Speaks until nobody listens any more."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+
+    async def speak(self, text: str, *, voice: str, language: str, speed: float) -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                async for piece in super().speak(text, voice=voice, language=language, speed=speed):
+                    yield piece
+                    await asyncio.sleep(0.01)
+        finally:
+            self.left.set()
+
+
+async def test_closing_the_socket_is_the_way_to_interrupt(free_port: int) -> None:
+    voice = EndlessVoice()
+    server = server_for(omni_app(SpeechService("a-model", voice, SpeechLimits())), free_port)
+    serving = asyncio.create_task(server.serve())
+    async with asyncio.timeout(20):
+        while not server.started:  # noqa: ASYNC110 - uvicorn tells it by this flag only
+            await asyncio.sleep(0.02)
+        async with connect(f"ws://127.0.0.1:{free_port}{PATH}") as stream:
+            for message in (STREAMED, {"type": "input.text", "text": "on and on"}, {"type": "input.done"}):
+                await stream.send(json.dumps(message))
+            assert (await receive(stream))["type"] == "audio.start"
+            assert isinstance(await receive(stream), bytes)
+        await voice.left.wait()
+    server.should_exit = True
+    await serving
+
+
 class FailingVoice(ToneVoice):
     """Breaks off after the first piece."""
 

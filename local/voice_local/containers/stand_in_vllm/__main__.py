@@ -84,7 +84,12 @@ def load_transcriber(environment: Mapping[str, str]) -> Transcriber:
         return AudioLengthTranscriber()
     if name == "whisper":
         # Imported late: the deterministic engine works without the speech packages.
-        from voice_local.engines.whisper_live import WhisperLive  # noqa: PLC0415
+        try:
+            from voice_local.engines.whisper_live import WhisperLive  # noqa: PLC0415
+        except ModuleNotFoundError as problem:
+            raise EngineUnavailableError(
+                f"The Whisper engine needs the package {problem.name}: install sagemaker-voice with the extra `local`"
+            ) from problem
 
         folder = environment.get("VOICE_LOCAL_WHISPER_MODEL")
         return WhisperLive.load(
