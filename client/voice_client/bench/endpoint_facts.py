@@ -18,7 +18,8 @@ REQUEST_SECONDS = 5.0
 
 PRICES_GROUP = "voice.prices"
 """Entry-point group of packages that know prices: a module with `price_per_hour(instance_type, instances)` in US
-dollars (None: not known) and `ESTIMATE`, a sentence on where the figures are from."""
+dollars (None: not known), `region_note(region)` (what is to be said of a region's prices, or nothing) and `ESTIMATE`, a
+sentence on where the figures are from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,13 @@ def instances_of(variants: Sequence[Mapping[str, Any]], configured: Sequence[Map
     return Instances(tuple(dict.fromkeys(possible)), None, "the endpoint does not say which of its instance types runs")
 
 
-def hourly_price(instances: Instances, given: float | None, *, local: bool) -> HourlyPrice:
+def hourly_price(instances: Instances, given: float | None, *, region: str | None, local: bool) -> HourlyPrice:
     """Return what the instances cost an hour.
 
     Args:
         instances: what runs.
         given: a price for all of them that the user gave; it is taken as it is.
+        region: where they run.
         local: whether the endpoint is of the local cloud, whose speed says nothing about a GPU's.
     """
     if given is not None:
@@ -111,7 +113,7 @@ def hourly_price(instances: Instances, given: float | None, *, local: bool) -> H
         except ImportError as error:
             return HourlyPrice(None, f"the price table needs {error.name}; give --price-per-hour")
         if price is not None:
-            return HourlyPrice(float(price), str(prices.ESTIMATE))
+            return HourlyPrice(float(price), "; ".join(filter(None, (prices.ESTIMATE, prices.region_note(region)))))
     return HourlyPrice(None, f"no price of {kind} is known here; give --price-per-hour")
 
 

@@ -80,7 +80,7 @@ class Verdict:
     """Whether the streams of a step were kept, and what spoke against it."""
 
     kept: bool | None
-    """None when the client was saturated: then nothing can be said of the server."""
+    """None when the client was saturated, or that is not known: then nothing can be said of the server."""
     reasons: tuple[str, ...]
 
 
@@ -109,8 +109,8 @@ class StepFigures:
     """Seconds of speech that were served in each second, by all streams together."""
     sent_bytes: int
     received_bytes: int
-    client: OwnLoad
-    """Of the process that was worst off; CPU of all together."""
+    client: OwnLoad | None
+    """Of the process that was worst off; CPU of all together. None when the step was broken off before its end."""
     client_saturated: bool
     dollars_per_audio_hour: float | None
     verdict: Verdict
@@ -171,6 +171,7 @@ def _figures(
         underruns=sum(underruns),
         drift=words.drift if words is not None else None,
         error_share=failed / len(samples),
+        client_told=client is not None,
         saturated=saturated,
     )
     return StepFigures(
@@ -256,9 +257,9 @@ def _word_error_rate(good: Sequence[Sample], baseline: Mapping[int, tuple[float,
     return WordErrorRate(sum(sample.words or 0 for sample in good), _rate(heard), drift)
 
 
-def _together(own: Sequence[OwnLoad]) -> OwnLoad:
+def _together(own: Sequence[OwnLoad]) -> OwnLoad | None:
     if not own:
-        return OwnLoad(0.0, 0.0, 0.0, 0.0, 0.0)
+        return None
     return OwnLoad(
         cpu_cores=sum(each.cpu_cores for each in own),
         loop_busy=max(each.loop_busy for each in own),
@@ -275,6 +276,7 @@ def _verdict(
     underruns: int,
     drift: float | None,
     error_share: float,
+    client_told: bool,
     saturated: bool,
 ) -> Verdict:
     reasons = []
@@ -290,6 +292,8 @@ def _verdict(
         reasons.append(f"word error rate {drift * 100:+.1f} points")
     if saturated:
         return Verdict(None, ("the client was too slow to tell", *reasons))
+    if not client_told:
+        return Verdict(None, ("broken off, so that the client's own load is not known", *reasons))
     return Verdict(not reasons, tuple(reasons))
 
 

@@ -116,7 +116,12 @@ class _Worker:
     def _last_words(self) -> str:
         self._stderr.seek(0)
         text = self._stderr.read().decode(errors="replace").strip()
-        return text[-STDERR_KEPT:] if text else "it said nothing"
+        if not text:
+            return "it said nothing"
+        if os.environ.get("VOICE_DEBUG", "0") not in {"", "0"}:
+            return text[-STDERR_KEPT:]
+        # What an unknown error says may hold anything, also what was spoken; its type may not.
+        return f"{text.splitlines()[-1].partition(':')[0][:80]}; VOICE_DEBUG=1 shows where"
 
 
 class Fleet:

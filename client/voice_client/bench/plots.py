@@ -126,14 +126,16 @@ def health_plot(steps: Sequence[StepFigures]) -> str:
         failed.set_title("Failed utterances")
         failed.yaxis.set_major_formatter(PercentFormatter(1.0))
         failed.set_ylim(0, max(0.05, *(1.2 * step.failed / step.utterances for step in steps)))
-        busy.bar(places, [step.client.loop_busy for step in steps], color=BLUE, width=0.6)
+        shares = [step.client.loop_busy if step.client is not None else 0.0 for step in steps]
+        lags = [step.client.lag_p99_ms if step.client is not None else 0.0 for step in steps]
+        busy.bar(places, shares, color=BLUE, width=0.6)
         busy.axhline(BUSY_SHARE, color=RED, linestyle="--", linewidth=1)
         busy.yaxis.set_major_formatter(PercentFormatter(1.0))
-        busy.set_ylim(0, max(1.0, *(step.client.loop_busy for step in steps)))
+        busy.set_ylim(0, max(1.0, *shares))
         busy.set_title("Client: event loop busy")
-        late.bar(places, [step.client.lag_p99_ms for step in steps], color=BLUE, width=0.6)
+        late.bar(places, lags, color=BLUE, width=0.6)
         late.axhline(LATE_MS, color=RED, linestyle="--", linewidth=1)
-        late.set_ylim(0, max(1.4 * LATE_MS, *(1.1 * step.client.lag_p99_ms for step in steps)))
+        late.set_ylim(0, max(1.4 * LATE_MS, *(1.1 * lag for lag in lags)))
         late.set_title("Client: late by, p99, ms")
         for axes in (failed, busy, late):
             axes.set_xticks(list(places), labels)

@@ -133,12 +133,12 @@ def problems_of(document: Mapping[str, Any]) -> list[str]:
 
 def _price(measured: Measured, given: float | None, *, here: bool) -> HourlyPrice:
     if given is not None or not measured.endpoints:
-        return hourly_price(Instances(unknown_because="no endpoint was reached"), given, local=here)
+        return hourly_price(Instances(unknown_because="no endpoint was reached"), given, region=None, local=here)
     prices = []
     for endpoint in measured.endpoints:
         said = endpoint["instances"]
         instances = Instances(tuple(said["types"]), said["running"], said["unknown_because"])
-        prices.append(hourly_price(instances, None, local=here))
+        prices.append(hourly_price(instances, None, region=endpoint["region"], local=here))
     for price in prices:
         if price.usd is None:
             return price

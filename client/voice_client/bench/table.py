@@ -89,7 +89,7 @@ def _row(step: StepFigures, kind: str, *, priced: bool) -> list[str | Text]:
     row.append(f"{step.audio_rate:.2f}")
     if priced:
         row.append("-" if step.dollars_per_audio_hour is None else f"{step.dollars_per_audio_hour:.3f}")
-    client = f"{step.client.cpu_cores:.0%}, {step.client.lag_p99_ms:.0f} ms"
+    client = "-" if step.client is None else f"{step.client.cpu_cores:.0%}, {step.client.lag_p99_ms:.0f} ms"
     row.append(Text(client, style="bold yellow" if step.client_saturated else ""))
     return row
 
@@ -139,9 +139,11 @@ def kept_sentence(report: Report) -> str:
     """Return how many streams were kept, in a sentence."""
     most, largest = report.document["most_streams"], report.steps[-1].streams
     streams = f"{most} stream{' is' if most == 1 else 's are'}"
-    if any(step.verdict.kept is None for step in report.steps):
+    if any(step.client_saturated for step in report.steps):
         known = f"{streams} known to be kept" if most is not None else "How many streams are kept is not known"
         return f"{known}: the client was saturated. Use more --processes, or a machine that does nothing else"
+    if any(step.verdict.kept is None for step in report.steps):
+        return f"{streams} known to be kept" if most is not None else "How many streams are kept is not known"
     if most is None:
         smallest = report.steps[0].streams
         return f"Not even {smallest} stream{' is' if smallest == 1 else 's are'} kept"

@@ -103,13 +103,14 @@ def test_pools_say_which_types_run() -> None:
 
 def test_a_price_is_the_users_else_the_tables_and_never_guessed() -> None:
     running = Instances(("ml.g6.xlarge",), 2)
-    assert hourly_price(running, 9.0, local=True).usd == 9.0
-    assert hourly_price(running, None, local=True).usd is None
-    known = hourly_price(running, None, local=False)
+    assert hourly_price(running, 9.0, region="us-east-1", local=True).usd == 9.0
+    assert hourly_price(running, None, region="us-east-1", local=True).usd is None
+    known = hourly_price(running, None, region="us-east-1", local=False)
     assert known.usd == pytest.approx(2 * 1.127)
     assert "AWS's pricing page" in known.source
-    assert hourly_price(Instances(("ml.p9.huge",), 1), None, local=False).usd is None
-    unknown = hourly_price(Instances(unknown_because="AccessDenied"), None, local=False)
+    assert "eu-west-1 costs other" in hourly_price(running, None, region="eu-west-1", local=False).source
+    assert hourly_price(Instances(("ml.p9.huge",), 1), None, region="us-east-1", local=False).usd is None
+    unknown = hourly_price(Instances(unknown_because="AccessDenied"), None, region="us-east-1", local=False)
     assert unknown.usd is None
     assert "AccessDenied" in unknown.source
 

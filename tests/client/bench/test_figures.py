@@ -194,6 +194,7 @@ async def test_a_saturated_client_is_flagged_and_nothing_is_said_of_the_server()
         await load.run(over, stop)
 
     (found,) = figures([step], dollars_per_hour=None)
+    assert found.client is not None
     assert found.client.lag_p99_ms >= 90
     assert found.client_saturated
     assert found.verdict.kept is None

@@ -95,5 +95,7 @@ def test_an_interrupted_run_of_two_processes_writes_what_it_measured(bench: Any,
         assert sample["audio_seconds"] == pytest.approx(1.2)
         assert sample["underruns"] >= 1
     assert step["underruns"] >= step["utterances"] > 0
+    assert step["client"] is None
+    assert "broken off" in step["verdict"]["reasons"][0]
     assert step["dollars_per_audio_hour"] == pytest.approx(2 / step["audio_rate"], rel=1e-3)
     assert step["verdict"]["kept"] is not True
