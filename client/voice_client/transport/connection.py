@@ -132,11 +132,6 @@ class Connection(asyncio.BufferedProtocol):
         self._pump_all()
 
     @property
-    def open(self) -> bool:
-        """Whether it is connected."""
-        return not self._over
-
-    @property
     def usable(self) -> bool:
         """Whether one more stream may be opened. Not while the peer owes an answer to a ping."""
         return not self.retired and not self._over and self._question is None and self._reserved < self.limit

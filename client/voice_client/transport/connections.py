@@ -7,7 +7,7 @@ import socket
 import ssl
 
 from voice_client.blocking import call_blocking
-from voice_client.errors import ProtocolError
+from voice_client.errors import DeadlineError, ProtocolError
 from voice_client.transport.address import StreamAddress
 from voice_client.transport.connection import Connection
 from voice_client.transport.faults import connect_failure, untrusted_certificate
@@ -94,6 +94,8 @@ class ConnectionPool:
         except TimeoutError as error:
             reason = f"no connection within {seconds:g} s" if deadline.expired() else _reason(error)
             raise connect_failure(url, reason, endpoint=self._endpoint) from error
+        except DeadlineError as error:  # of the name look-up
+            raise connect_failure(url, error.message, endpoint=self._endpoint) from error
         except ssl.SSLCertVerificationError as error:
             raise untrusted_certificate(url, error.verify_message, endpoint=self._endpoint) from error
         except OSError as error:
@@ -153,7 +155,6 @@ async def _settle(connection: Connection) -> None:
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError) or error.errno is None:
         return str(error) or type(error).__name__
-    # asyncio words the error anew; the system's own words are the known ones.
-    return (
-        error.strerror or os.strerror(error.errno) if isinstance(error, socket.gaierror) else os.strerror(error.errno)
-    )
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}"
+    return os.strerror(error.errno)  # asyncio words the error anew; the system's own words are the known ones
