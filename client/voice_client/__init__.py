@@ -43,10 +43,17 @@ if TYPE_CHECKING:
         TranscriptionInterruptedError,
         Turns,
     )
+    from voice_client.session.conversation import Conversation
+    from voice_client.session.conversation_events import Interrupted
+    from voice_client.session.conversation_settings import BargeIn, ConversationSettings
 
 _LOADED_WHEN_USED = {
     "AudioFile": "voice_client.audio",
+    "BargeIn": "voice_client.session.conversation_settings",
+    "Conversation": "voice_client.session.conversation",
+    "ConversationSettings": "voice_client.session.conversation_settings",
     "Final": "voice_client.session",
+    "Interrupted": "voice_client.session.conversation_events",
     "Notice": "voice_client.session",
     "Partial": "voice_client.session",
     "Restarted": "voice_client.session",
@@ -78,14 +85,18 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that exists
 __all__ = [
     "AudioFile",
     "BadInputError",
+    "BargeIn",
     "ConnectError",
     "ConnectionLostError",
+    "Conversation",
+    "ConversationSettings",
     "CredentialsError",
     "DeadlineError",
     "EndpointNotFoundError",
     "EndpointNotInServiceError",
     "Final",
     "InternalFailureError",
+    "Interrupted",
     "ModelError",
     "Notice",
     "Partial",

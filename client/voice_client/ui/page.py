@@ -65,9 +65,7 @@ def page(*, endpoints: str, reply: str, summary: bool) -> "gradio.Blocks":
                 _voice_fields(gr, "speak", instructions=True)
                 gr.HTML("<voice-speak></voice-speak>")
             with gr.Tab("Transcribe", id="transcribe"):
-                gr.HTML(
-                    f'<voice-transcribe data-summary="{"yes" if summary else "no"}"></voice-transcribe>'
-                )
+                gr.HTML(f'<voice-transcribe data-summary="{"yes" if summary else "no"}"></voice-transcribe>')
             with gr.Tab("Talk", id="talk"):
                 gr.Markdown(f"Speak, and hear an answer. Replies come from: **{_plain(reply)}**.")
                 _voice_fields(gr, "talk", instructions=False)

@@ -1,7 +1,6 @@
 """The tab Speak: a text comes, its audio goes out as it is made."""
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,7 +48,8 @@ class SpeakingTab:
     def __init__(self, page: PageSocket, endpoints: SharedEndpoints) -> None:
         self._page = page
         self._endpoints = endpoints
-        self._work: asyncio.Task[None] | None = None
+        self._speaking: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
         self._voice: Synthesizer | None = None
         self._manner: _Manner | None = None
         """How `_voice` speaks."""
@@ -62,23 +62,22 @@ class SpeakingTab:
                     continue  # this tab sends none
                 match message["type"]:
                     case "speak":
-                        await self._begin(self._speak(message))
+                        await self._stop()
+                        self._speaking = asyncio.create_task(self._speak(message), name="page-speaking")
                     case "stop":
                         await self._stop()
-                    case "warm" if self._work is None or self._work.done():
-                        await self._begin(self._warm(message))
+                    case "warm" if not (_runs(self._warming) or _runs(self._speaking)):
+                        self._warming = asyncio.create_task(self._warm(message), name="page-warming")
         finally:
             await self._stop()
+            if self._warming is not None:
+                await end_tasks(self._warming)
             await self._leave_voice()
 
-    async def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        await self._stop()
-        self._work = asyncio.create_task(work, name="page-speaking")
-
     async def _stop(self) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            await end_tasks(work)
+        speaking, self._speaking = self._speaking, None
+        if speaking is not None:
+            await end_tasks(speaking)
 
     async def _warm(self, request: dict[str, Any]) -> None:
         try:
@@ -96,6 +95,8 @@ class SpeakingTab:
             await self._page.send_error(error, utterance=utterance)
 
     async def _speak_text(self, utterance: int, request: dict[str, Any]) -> None:
+        if self._warming is not None:
+            await asyncio.wait({self._warming})  # it opens what is needed here
         text = text_field(request, "text")
         if not text.strip():
             raise BadInputError("there is no text to speak", advice="Write one")
@@ -137,3 +138,7 @@ class SpeakingTab:
                     await self._page.send_audio(utterance, sentence, pcm)
                 case Restarted(sentence=sentence):
                     await self._page.send("restarted", utterance=utterance, sentence=sentence)
+
+
+def _runs(task: asyncio.Task[None] | None) -> bool:
+    return task is not None and not task.done()

@@ -70,7 +70,7 @@ def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> 
 def test_a_browser_without_a_microphone_says_so(visit: Callable[..., Visitors]) -> None:
     tab = visit().tab("Talk")
     tab.evaluate(
-        "navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError'))"
+        "void (navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError')))"
     )
     tab.get_by_role("button", name="Start talking").click()
 

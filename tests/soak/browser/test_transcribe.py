@@ -14,7 +14,9 @@ from voice_local.word_error_rate import word_error_rate
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
 CLIPS = ("0870", "0890", "0920")
-TEXT = "[...document.querySelector('voice-transcribe').part_.text.querySelectorAll('p')].map((p) => p.lastChild.data).join(' ')"
+TEXT = """
+[...document.querySelector("voice-transcribe").part_.text.querySelectorAll("p")].map((p) => p.lastChild.data).join(" ")
+"""
 
 
 def status(tab: Page) -> object:
