@@ -4,16 +4,18 @@ import json
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from stacks.settings import DEFAULT_STAGE, read_context
-from voice_ops.assembly import PROJECT
+from voice_ops.assembly import PROJECT, Assembly, read_assembly
 from voice_ops.doctor.examination import Examination, examine
 from voice_ops.doctor.report import show
 from voice_ops.doctor.subject import Limits
+from voice_ops.errors import OpsError
 
 FAILED = 3
 """Exit code when at least one check failed."""
@@ -33,6 +35,9 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"checks": [{id, status, detail, advice}]}.')] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Look at this machine and the settings alone.")] = False,
+    templates: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Look at these templates too: a cdk.out that was synthesized.")
+    ] = None,
     disk_gb: Annotated[
         float | None, typer.Option(metavar="GB", min=0, help="Free space the image build needs. (default: 60)")
     ] = None,
@@ -50,10 +55,14 @@ def doctor(
         logging.getLogger("voice_ops").setLevel(logging.DEBUG)
     try:
         settings = {**read_context(PROJECT / "cdk.json"), **_overrides(context or [])}
+        assembly = read_assembly(templates) if templates is not None else None
     except (OSError, ValueError) as error:
         typer.echo(f"voice doctor: {PROJECT / 'cdk.json'} cannot be read: {error}", err=True)
         raise typer.Exit(2) from error
-    examination = _examine(settings, stage, Limits(disk_gb=disk_gb), offline=offline, quiet=as_json)
+    except OpsError as error:
+        typer.echo(f"voice doctor: {error}", err=True)
+        raise typer.Exit(2) from error
+    examination = _examine(settings, stage, Limits(disk_gb=disk_gb), assembly=assembly, offline=offline, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(examination.as_json(), indent=1, ensure_ascii=False))
     else:
@@ -62,16 +71,18 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _examine(context: dict[str, Any], stage: str, limits: Limits, *, offline: bool, quiet: bool) -> Examination:
+def _examine(
+    context: dict[str, Any], stage: str, limits: Limits, *, assembly: Assembly | None, offline: bool, quiet: bool
+) -> Examination:
     screen = Console(stderr=True)
     if quiet or not screen.is_terminal:
-        return examine(context, stage, PROJECT, limits=limits, offline=offline)
+        return examine(context, stage, PROJECT, limits=limits, assembly=assembly, offline=offline)
     with screen.status("looking") as status:
 
         def progress(done: int, known: int) -> None:
             status.update(f"looking: {done} of {known}")
 
-        return examine(context, stage, PROJECT, limits=limits, offline=offline, progress=progress)
+        return examine(context, stage, PROJECT, limits=limits, assembly=assembly, offline=offline, progress=progress)
 
 
 def _overrides(given: list[str]) -> dict[str, str]:

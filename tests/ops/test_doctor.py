@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 from stacks.settings import load_settings, read_context
 from voice_local.docker_shim import write_wrapper
+from voice_ops.assembly import read_assembly
 from voice_ops.doctor import Check, Examination, Limits, Status, examine
 from voice_ops.doctor.account import bootstrap
+from voice_ops.doctor.images import ami_checks
 from voice_ops.doctor.price import price
 from voice_ops.doctor.quotas import demands, quota_checks
 from voice_ops.doctor.stack_state import stack_checks
@@ -238,6 +241,26 @@ def test_for_scripts_it_prints_json_and_the_exit_code_tells(tmp_path: Path) -> N
     assert [check["id"] for check in told["checks"] if check["status"] == "fail"] == ["disk"]
     secret = os.environ["AWS_SECRET_ACCESS_KEY"]
     assert all(secret not in text for text in (good.stdout, good.stderr, bad.stdout, bad.stderr))
+
+
+@pytest.mark.usefixtures("cloud")
+def test_an_ami_that_an_override_forces_into_the_template_is_found_before_it_is_deployed(
+    subject: Subject, tmp_path: Path
+) -> None:
+    def checks(ami: str) -> Mapping[str, Check]:
+        variant = {"VariantName": "AllTraffic", "InferenceAmiVersion": ami}
+        config = {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {"ProductionVariants": [variant]}}
+        artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "voice.json"}}
+        (tmp_path / "voice.json").write_text(json.dumps({"Resources": {"Config": config}}))
+        (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {VOICE: artifact}}))
+        return {check.id: check for check in ami_checks(replace(subject, assembly=read_assembly(tmp_path)))}
+
+    forced, fitting = checks(OLD_AMI), checks(FITTING_AMI)
+
+    assert {name: check.status for name, check in forced.items()} == {"ami.stt": Status.PASS, "ami.tts": Status.FAIL}
+    assert OLD_AMI in forced["ami.tts"].detail
+    assert "take away the override of InferenceAmiVersion" in forced["ami.tts"].advice
+    assert fitting["ami.tts"].status is Status.PASS
 
 
 def test_a_version_of_the_bootstrap_that_is_too_old_is_named(subject: Subject, client: Client) -> None:

@@ -1,5 +1,6 @@
 """What `voice doctor` says of models, containers and weights in S3, and when a part of AWS does not answer."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from stacks.names import weights_parameter_name
 from stacks.settings import StageSettings, load_settings, read_context
+from voice_constructs.model_weights_job.weights_staging.manifest import Manifest, StagedFile, manifest_key, prefix_of
 from voice_local.control_plane import ControlPlane
 from voice_ops.doctor import Check, Limits, Status
 from voice_ops.doctor.examination import Step, _lines_of
@@ -22,6 +25,7 @@ from voice_ops.session import AwsSession, CredentialsExpiredError, NotPermittedE
 PROJECT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 VOXTRAL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
+PATTERNS = ("*.json", "*.safetensors")
 
 Client = Callable[[str], Any]
 
@@ -36,6 +40,11 @@ def staged(**overrides: str) -> StageSettings:
 
 def ear(stage: StageSettings, places: Places, aws: AwsSession | None = None) -> Check:
     return {check.id: check for check in model_checks(stage, aws, places, Limits())}["model.stt"]
+
+
+def weights(subject: Subject, stage: StageSettings) -> Check:
+    checks = weights_checks(Subject(stage, subject.aws, subject.places, subject.limits))
+    return {check.id: check for check in checks}["weights.stt"]
 
 
 @pytest.fixture
@@ -161,10 +170,8 @@ def test_weights_in_s3_must_be_whole(
     present = {name: text for name, text in files.items() if text is not None}
     for name, text in present.items():
         s3.put_object(Bucket="my-weights", Key=f"voxtral/{name}", Body=text.encode())
-    stage = settings(**{"stt.weights": "s3://my-weights/voxtral/"})
     try:
-        checks = weights_checks(Subject(stage, subject.aws, subject.places, subject.limits))
-        found = {check.id: check for check in checks}["weights.stt"]
+        found = weights(subject, settings(**{"stt.weights": "s3://my-weights/voxtral/"}))
     finally:
         for name in present:
             s3.delete_object(Bucket="my-weights", Key=f"voxtral/{name}")
@@ -183,6 +190,67 @@ def test_a_bucket_that_is_not_there_is_named(subject: Subject) -> None:
 
     assert found.status is Status.FAIL
     assert "nobodys-bucket" in found.detail
+
+
+def staged_bucket(client: Client, *, missing: str | None = None, spoilt: str | None = None) -> str:
+    """Stage two files as the staging job does, by its own writer of manifests; then lose one, or change it."""
+    contents = {"config.json": b"{}", "model.safetensors": b"weights"}
+    s3, ssm = client("s3"), client("ssm")
+    s3.create_bucket(Bucket="stage-weights")
+    files = []
+    for path, content in contents.items():
+        key = f"{prefix_of(VOXTRAL, COMMIT)}{path}"
+        s3.put_object(Bucket="stage-weights", Key=key, Body=content, ChecksumAlgorithm="SHA256")
+        head = s3.head_object(Bucket="stage-weights", Key=key, ChecksumMode="ENABLED")
+        digest = hashlib.sha256(content).hexdigest()
+        files.append(StagedFile(path, len(content), digest, head.get("ChecksumSHA256")))
+        if path == missing:
+            s3.delete_object(Bucket="stage-weights", Key=key)
+        if path == spoilt:
+            s3.put_object(Bucket="stage-weights", Key=key, Body=content[::-1], ChecksumAlgorithm="SHA256")
+    whole = Manifest(VOXTRAL, COMMIT, PATTERNS, tuple(files))
+    s3.put_object(Bucket="stage-weights", Key=manifest_key(VOXTRAL, COMMIT), Body=whole.to_json().encode())
+    for key, value in (("bucket", "stage-weights"), ("project", "stage-weights-build")):
+        ssm.put_parameter(Name=weights_parameter_name("dev", key), Value=value, Type="String", Overwrite=True)
+    return "stage-weights"
+
+
+def remove_staged(client: Client) -> None:
+    s3 = client("s3")
+    for entry in s3.list_objects_v2(Bucket="stage-weights").get("Contents", []):
+        s3.delete_object(Bucket="stage-weights", Key=entry["Key"])
+    s3.delete_bucket(Bucket="stage-weights")
+    for key in ("bucket", "project"):
+        client("ssm").delete_parameter(Name=weights_parameter_name("dev", key))
+
+
+def test_weights_that_no_deploy_has_staged_yet_are_no_fault(subject: Subject) -> None:
+    found = weights(subject, staged(**{"stt.weights_files": ",".join(PATTERNS)}))
+
+    assert found.status is Status.PASS
+    assert "not staged yet: the first deploy copies it" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        ({}, Status.PASS, "complete, 2 files"),
+        ({"missing": "model.safetensors"}, Status.FAIL, "model.safetensors"),
+        ({"spoilt": "model.safetensors"}, Status.FAIL, "model.safetensors was replaced"),
+    ],
+)
+def test_staged_weights_must_be_what_the_manifest_says(
+    subject: Subject, client: Client, fault: dict[str, str], status: Status, said: str
+) -> None:
+    staged_bucket(client, **fault)
+    try:
+        found = weights(subject, staged(**{"stt.weights_files": ",".join(PATTERNS)}))
+    finally:
+        remove_staged(client)
+
+    assert found.status is status, found
+    assert said in found.detail
+    assert status is Status.PASS or "voice weights stage --stage dev" in found.advice
 
 
 def refused(code: str) -> ClientError:

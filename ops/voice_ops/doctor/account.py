@@ -1,6 +1,5 @@
 """Credentials, region and the CDK's bootstrap: what must be there before anything is asked of the account."""
 
-from difflib import get_close_matches
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -63,7 +62,7 @@ def region(aws: AwsSession) -> Check:
     account = container_account(aws.region)
     supported = ", ".join(sorted(POOL_REGIONS))
     if account is None:
-        near = get_close_matches(aws.region, sorted(POOL_REGIONS), n=2)
+        near = sorted(name for name in POOL_REGIONS if name.partition("-")[0] == aws.region.partition("-")[0])
         return failed(
             "region",
             f"{aws.region}: AWS publishes no Deep Learning Containers there that are known of",

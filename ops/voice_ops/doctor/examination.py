@@ -12,6 +12,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from stacks.settings import StageSettings
+from voice_ops.assembly import Assembly
 from voice_ops.doctor import account, builder, images, model_hub, permissions, price, quotas, toolchain, weights
 from voice_ops.doctor.check import Check, Status, failed, skipped, warned
 from voice_ops.doctor.stack_state import stack_checks
@@ -90,6 +91,7 @@ def examine(
     *,
     environment: Mapping[str, str] | None = None,
     limits: Limits | None = None,
+    assembly: Assembly | None = None,
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Examination:
@@ -102,6 +104,7 @@ def examine(
         environment: variables that tools are run with and places are read from. Default: the process's own; AWS is
             reached by the process's own in any case.
         limits: Default: `Limits()`.
+        assembly: the templates that are about to be deployed, to be looked at too.
         offline: ask nothing beyond this machine.
         progress: called from this thread.
     """
@@ -124,7 +127,7 @@ def examine(
 
     usable = aws is not None and runner.status_of("credentials") in {Status.PASS, Status.WARN}
     if aws is not None and usable and settings is not None:
-        subject = Subject(settings, aws, places, limits)
+        subject = Subject(settings, aws, places, limits, assembly)
         runner.run(_account_steps(subject, str(context.get(QUALIFIER_KEY) or account.DEFAULT_QUALIFIER)))
     else:
         _skip_account(runner, _why_not(settings, aws, offline=offline), known={check.id for check in runner.lines()})

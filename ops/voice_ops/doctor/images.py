@@ -12,6 +12,7 @@ from stacks.settings import StageSettings
 from voice_constructs.inference_ami import CudaVersion, InferenceAmi
 from voice_constructs.published_images import BRIDGE_BASE_CUDA_13, DEFAULT_OMNI_VERSION, OMNI_REPOSITORY, cuda_of_image
 from voice_constructs.published_images import omni_tag as tag_of_omni
+from voice_ops.assembly import Assembly
 from voice_ops.doctor.check import Check, failed, passed, skipped
 from voice_ops.doctor.container_accounts import container_account
 from voice_ops.doctor.public_request import PublicRequestError, get
@@ -98,7 +99,10 @@ def _public_status(registry: str, repository: str, tag: str, seconds: float) -> 
 
 
 def ami_checks(subject: Subject) -> Iterator[Check]:
-    """Yield the lines `ami.stt` and `ami.tts`: image CUDA, the AMI that follows from it, and what is deployed."""
+    """Yield the lines `ami.stt` and `ami.tts`: image CUDA, the AMI that follows from it, and where another is set.
+
+    Looked at are the live endpoint's configuration and, when they are at hand, the templates about to be deployed.
+    """
     settings = subject.settings
     stt, tts = settings.stt, settings.tts
     images: tuple[tuple[Service, str, CudaVersion | None], ...] = (
@@ -117,6 +121,14 @@ def _ami(subject: Subject, service: Service, cuda: CudaVersion) -> Check:
     check, ami = f"ami.{service}", InferenceAmi.for_cuda(cuda)
     fits = f"CUDA {cuda} on {ami.version} (driver {ami.driver})"
     endpoint = subject.settings.endpoint_name(service)
+    forced = sorted({given or "none" for given in _template_amis(subject.assembly, endpoint) if given != ami.version})
+    if forced:
+        return failed(
+            check,
+            f"CUDA {cuda} needs {ami.version}, but the template of {endpoint} says {', '.join(forced)}: its container "
+            "would never start, and write no log",
+            f"take away the override of InferenceAmiVersion in the stack: {ami.version} follows from the image",
+        )
     deployed = _deployed_amis(subject.aws.client("sagemaker"), endpoint)
     wrong = sorted({given or "none" for given in deployed if given != ami.version})
     if wrong:
@@ -128,6 +140,18 @@ def _ami(subject: Subject, service: Service, cuda: CudaVersion) -> Check:
             "follows from the image",
         )
     return passed(check, f"{fits}{', as deployed' if deployed else ''}")
+
+
+def _template_amis(assembly: Assembly | None, stack: str) -> list[str | None]:
+    """Return the AMI of each variant of each endpoint configuration in a stack's template."""
+    return [
+        variant.get("InferenceAmiVersion")
+        for synthesized in (assembly.stacks if assembly is not None else ())
+        if synthesized.name == stack
+        for resource in synthesized.resources.values()
+        if resource["Type"] == "AWS::SageMaker::EndpointConfig"
+        for variant in resource["Properties"]["ProductionVariants"]
+    ]
 
 
 def _deployed_amis(sagemaker: Any, endpoint: str) -> list[str | None]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stacks.settings import StageSettings
+from voice_ops.assembly import Assembly
 from voice_ops.session import AwsSession, local_endpoint
 
 DEFAULT_HUB = "https://huggingface.co"
@@ -68,3 +69,5 @@ class Subject:
     aws: AwsSession
     places: Places
     limits: Limits
+    assembly: Assembly | None = None
+    """The templates that are about to be deployed, when somebody has synthesized them."""

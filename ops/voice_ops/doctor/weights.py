@@ -1,4 +1,4 @@
-"""Weights in S3: whether what the container is to load is there, whole, and in the right region."""
+"""Weights in S3, staged by the stage or by its owner: whether they are there, whole, and in the right region."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,9 +7,12 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from stacks.endpoint_settings import EndpointSettings, S3Location
-from voice_ops.doctor.check import Check, failed, passed
+from stacks.names import Service
+from stacks.settings import StageSettings
+from voice_ops.doctor.check import Check, failed, passed, warned
 from voice_ops.doctor.subject import Subject
 from voice_ops.session import error_code, translated
+from voice_ops.weights.staged import NoStoreError, WantedWeights, look, staging_place, wanted_weights
 
 _INDEX = ".safetensors.index.json"
 _DESCRIBED_BY = ("config.json", "params.json")
@@ -18,16 +21,51 @@ _GB = 1e9
 
 def weights_checks(subject: Subject) -> Iterator[Check]:
     """Yield the lines `weights.stt` and `weights.tts`."""
-    for service, endpoint in (("stt", subject.settings.stt), ("tts", subject.settings.tts)):
-        yield _weights(subject, f"weights.{service}", endpoint)
+    settings = subject.settings
+    staged = {wanted.service: wanted for wanted in wanted_weights(settings)} if _stages(settings) else {}
+    services: tuple[tuple[Service, EndpointSettings], ...] = (("stt", settings.stt), ("tts", settings.tts))
+    for service, endpoint in services:
+        check, location = f"weights.{service}", endpoint.weights_location
+        if service in staged:
+            yield _staged(subject, check, staged[service])
+        elif location is not None:
+            yield _folder(subject, check, location)
+        else:
+            revision = endpoint.revision or "its main branch"
+            yield passed(check, f"nothing to stage: the container downloads {endpoint.model}, {revision}")
 
 
-def _weights(subject: Subject, check: str, endpoint: EndpointSettings) -> Check:
-    location = endpoint.weights_location
-    if location is not None:
-        return _folder(subject, check, location)
-    revision = endpoint.revision or "its main branch"
-    return passed(check, f"nothing to stage: the container downloads {endpoint.model}, {revision}")
+def _stages(settings: StageSettings) -> bool:
+    return settings.stt.weights_staged or settings.tts.weights_staged
+
+
+def _staged(subject: Subject, check: str, wanted: WantedWeights) -> Check:
+    stage = subject.settings.stage
+    named = f"{wanted.model} at {wanted.revision[:12]}"
+    command = f"voice weights stage --stage {stage}"
+    try:
+        place = staging_place(stage, subject.aws)
+        found = look(wanted, place.bucket, subject.aws)
+    except NoStoreError:
+        return passed(check, f"{named} is not staged yet: the first deploy copies it from the hub to S3")
+    except ClientError as error:
+        if error_code(error) not in {"404", "NoSuchBucket"}:
+            raise
+        return failed(check, f"the stage's bucket {place.bucket} is gone", f"deploy {stage}-voice-weights again")
+    if found.manifest is None:
+        return warned(check, f"{named}: {'; '.join(found.problems)}", f"stage it before the deploy: `{command}`")
+    if found.problems:
+        return failed(check, f"{found.location} is incomplete: {'; '.join(found.problems)}", f"run `{command}`")
+    if found.surplus:
+        return warned(
+            check,
+            f"{found.location} holds files that are not of {named}, and the container sees them: "
+            f"{', '.join(found.surplus)}",
+            "remove them, if nobody put them there on purpose",
+        )
+    return passed(
+        check, f"{found.location}: complete, {len(found.manifest.files)} files, {found.manifest.size / _GB:.1f} GB"
+    )
 
 
 def _folder(subject: Subject, check: str, location: S3Location) -> Check:
