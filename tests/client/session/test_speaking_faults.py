@@ -136,7 +136,6 @@ class TestALostStreamIsSpokenAgain:
             "go-away-now,after=10",
             "internal-stream-failure,after=4",
             "stop-writing,after=8",
-            "stop-writing,after=3,scope=connection",
             "model-stream-error,after=6,error-code=STREAM_BROKEN",
         ],
     )
