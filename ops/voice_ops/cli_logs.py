@@ -5,6 +5,7 @@ import sys
 from typing import Annotated
 
 import typer
+from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.text import Text
 
@@ -42,7 +43,7 @@ def logs(
         console = screen()
         for line in log_lines(stage, service, aws, since_seconds=seconds_of(since), follow=follow):
             _show(line, console, raw=raw, as_json=as_json)
-    except OpsError as error:
+    except (OpsError, ClientError) as error:
         sys.stderr.write(f"voice logs: {error}\n")
         raise typer.Exit(2) from error
     except KeyboardInterrupt:

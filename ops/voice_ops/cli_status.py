@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
+from botocore.exceptions import ClientError
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -52,7 +53,7 @@ def status(
             typer.echo(json.dumps(_as_json(stage, aws, found), indent=1))
         else:
             screen().print(_page(stage, aws, found))
-    except OpsError as error:
+    except (OpsError, ClientError) as error:
         sys.stderr.write(f"voice status: {error}\n")
         raise typer.Exit(2) from error
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.markup import escape
 
@@ -175,7 +176,7 @@ def _ends(command: str) -> Iterator[None]:
     except StagingFailedError as error:
         sys.stderr.write(f"voice weights {command}: {error}\n")
         raise typer.Exit(INCOMPLETE) from error
-    except OpsError as error:
+    except (OpsError, ClientError) as error:
         sys.stderr.write(f"voice weights {command}: {error}\n")
         raise typer.Exit(UNKNOWN) from error
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.markup import escape
 
@@ -221,9 +222,14 @@ def _move(request: Request, display: Display, title: str, words: Sequence[str], 
         ended = False
         while not ended:
             ended = command.has_ended()  # before the look, so that the last look sees the end
-            events, views = watch.look()
-            failures += [event for event in events if event.failed]
-            moving.show(events, views)
+            try:
+                events, views = watch.look()
+            except (OpsError, ClientError) as error:
+                # The CLI needs no looking at: it goes on, and its end is what counts.
+                moving.say(f"cannot look at the stacks now: {error}")
+            else:
+                failures += [event for event in events if event.failed]
+                moving.show(events, views)
             if time.monotonic() >= deadline:
                 raise DeploymentFailedError(
                     f"{title} has not ended after {LONGEST_SECONDS / 3600:.0f} hours; CloudFormation goes on without it"
@@ -234,7 +240,7 @@ def _move(request: Request, display: Display, title: str, words: Sequence[str], 
             reasons = [f"{event.stack} {event.resource} ({event.resource_type}): {event.reason}" for event in failures]
             raise DeploymentFailedError("\n  ".join([f"{title} failed:", *dict.fromkeys(reasons)]) + _where(request))
         command.check()
-        moving.outcome = ", ".join(f"{view.name} {view.status or 'unchanged'}" for view in views)
+        moving.outcome = ", ".join(f"{view.name} {view.status or 'unchanged'}" for view in moving.views)
 
 
 def _failed(command: Any) -> bool:
@@ -326,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DoctorFailedError as error:
         sys.stderr.write(f"deployment: {error}\n")
         return DOCTOR_FAILED
-    except OpsError as error:
+    except (OpsError, ClientError) as error:
         sys.stderr.write(f"deployment: {error}\n")
         return 1
     except KeyboardInterrupt:

@@ -81,13 +81,20 @@ class Moving:
         self._spinner = Spinner("dots", text=Text(title))
         self._began = time.monotonic()
         self._title = title
-        self._views: Sequence[StackView] = ()
-        self._said = ""
+        self.views: Sequence[StackView] = ()
+        """As they were at the last look."""
+        self._said: set[str] = set()
         self.outcome = ""
+
+    def say(self, line: str) -> None:
+        """Print a line that stays, once."""
+        if line not in self._said:
+            self._said.add(line)
+            self._console.print(f"    [yellow]{escape(line)}[/yellow]", soft_wrap=True)
 
     def show(self, events: Sequence[StackEvent], views: Sequence[StackView]) -> None:
         """Take a look's news in: failures stay on the screen, the rest moves."""
-        self._views = views
+        self.views = views
         for event in events:
             if event.failed:
                 what = f"{escape(event.stack)} {escape(event.resource)} {event.status}"
@@ -98,8 +105,8 @@ class Moving:
                     soft_wrap=True,
                 )
         words = next((view.last_words for view in views if view.last_words), "")
-        if words and words != self._said and not self._console.is_terminal:
-            self._said = words
+        if words and words not in self._said and not self._console.is_terminal:
+            self._said.add(words)
             self._console.print(f"    container: {escape(words[:_LONGEST_WORDS])}", soft_wrap=True)
 
     def page(self) -> RenderableType:
@@ -110,7 +117,7 @@ class Moving:
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True)
         table.add_column(overflow="ellipsis", no_wrap=True)
-        for view in self._views:
+        for view in self.views:
             if not view.status:
                 table.add_row("", view.name, Text("waiting", style="dim"), "")
                 continue

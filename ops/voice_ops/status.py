@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from stacks.names import Service, endpoint_name
 from voice_ops.live_config import SERVICES, LiveConfig, StageNotDeployedError, live_config
 from voice_ops.prices import cost_of, price_per_hour
-from voice_ops.session import AwsSession, translated
+from voice_ops.session import AwsSession, NotPermittedError, translated
 from voice_ops.sessions_now import sessions_now
 
 NOT_DEPLOYED = "NotDeployed"
@@ -86,9 +86,17 @@ def _endpoint(stage: str, service: Service, aws: AwsSession) -> EndpointStatus:
         age_seconds=age,
         usd_per_hour=_sum(rates),
         usd_so_far=_sum(costs),
-        sessions=sessions_now(stage, service, aws) if described["EndpointStatus"] == "InService" else None,
+        sessions=_sessions(stage, service, aws) if described["EndpointStatus"] == "InService" else None,
         problems=_problems(config),
     )
+
+
+def _sessions(stage: str, service: Service, aws: AwsSession) -> int | None:
+    try:
+        return sessions_now(stage, service, aws)
+    except NotPermittedError:
+        # Who may not read logs or metrics is still told the rest.
+        return None
 
 
 def _problems(config: LiveConfig | None) -> tuple[str, ...]:

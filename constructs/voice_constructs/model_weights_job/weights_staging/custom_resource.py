@@ -9,12 +9,12 @@ Protocol: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-re
 
 import json
 import os
+import traceback
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
 
 from . import requests
 from .manifest import Manifest, problems
@@ -44,14 +44,16 @@ def _asked(event: Mapping[str, Any]) -> None:
         return
     try:
         complete, incomplete = _look(wanted)
-        if complete is not None:
-            _answer(event, "SUCCESS", complete)
+        if complete is None:
+            print(f"{_name(wanted)}: {incomplete}; starting the build")  # noqa: T201
+            requests.keep(boto3.client("s3"), _bucket(), event["RequestId"], event)
+            _start(event["RequestId"], wanted)
             return
-        print(f"{_name(wanted)}: {incomplete}; starting the build")  # noqa: T201
-        requests.keep(boto3.client("s3"), _bucket(), event["RequestId"], event)
-        _start(event["RequestId"], wanted)
-    except (BotoCoreError, ClientError) as error:
+    except Exception as error:  # noqa: BLE001 (whatever it is: without an answer CloudFormation waits an hour)
+        traceback.print_exc()
         _answer(event, "FAILED", reason=f"The staging of {_name(wanted)} could not be started: {error}")
+        return
+    _answer(event, "SUCCESS", complete)
 
 
 def _start(request: str, wanted: Mapping[str, Any]) -> None:
@@ -90,6 +92,7 @@ def _build_ended(detail: Mapping[str, Any]) -> None:
             reason=f"The weights of {_name(wanted)} are not complete; build {build} ended as "
             f"{detail['build-status']}: {why}",
         )
+    # After the answer: an error before it makes Lambda take the event again, up to twice, with the request still there.
     requests.forget(s3, _bucket(), request)
 
 
