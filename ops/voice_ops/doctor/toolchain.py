@@ -19,7 +19,7 @@ OLDEST_NODE = 20
 OLDEST_SUPPORTED_NODE = 22
 """Node 20 works; its makers ended its support in April 2026, and the CDK's warn of it since."""
 
-WATCHED_PACKAGES = ("aws-cdk-lib", "constructs", "boto3", "pydantic", "aws-sdk-sagemaker-runtime-http2", "awscrt")
+WATCHED_PACKAGES = ("aws-cdk-lib", "constructs", "boto3", "pydantic", "aws-sdk-sagemaker-runtime-http2", "h2")
 """Compared with the lock: those whose version decides what can be deployed or streamed."""
 
 _SET_UP = "run `make setup`"
