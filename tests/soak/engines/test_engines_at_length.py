@@ -89,7 +89,7 @@ SPOKEN = {
 
 
 async def test_a_language_is_nearly_taken_for_itself() -> None:
-    """Whisper, asked which of its hundred languages the formant voice speaks, has the right one among the first five."""
+    """Whisper, asked which of its hundred languages it hears, has the right one among the first five."""
     voice = PiperVoice()
     await voice.start()
     speech = {
