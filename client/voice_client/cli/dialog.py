@@ -11,6 +11,7 @@ from voice_client.session.conversation_events import (
     Interrupted,
     ReplyDone,
     ReplyText,
+    Resumed,
     TurnFailed,
     UserTurn,
 )
@@ -71,6 +72,8 @@ class Dialog:
                 self.turns[turn].reply += delta
             case Interrupted(turn=turn, heard=heard):
                 self.turns[turn].heard = heard
+            case Resumed(turn=turn):
+                self.turns[turn].reply, self.turns[turn].heard = "", None
             case TurnMetrics(turn=turn):
                 self.turns[turn].metrics = event
             case TurnFailed(turn=turn, error=error):

@@ -10,7 +10,13 @@ from voice_client.errors import ProtocolError, VoiceError
 from voice_client.replies.reply import Exchange, Reply
 from voice_client.session.answer import Answer
 from voice_client.session.attention import AttentiveSource
-from voice_client.session.conversation_events import ConversationEvent, Interrupted, UserStartedSpeaking, UserTurn
+from voice_client.session.conversation_events import (
+    ConversationEvent,
+    Interrupted,
+    Resumed,
+    UserStartedSpeaking,
+    UserTurn,
+)
 from voice_client.session.conversation_metrics import TurnClock
 from voice_client.session.conversation_settings import ConversationSettings
 from voice_client.session.ending import end_tasks
@@ -166,6 +172,7 @@ class Conversation:
         text = final.text.strip()
         if not text:
             if self._answer is not None and self._answer.resumable:  # a cough stopped it
+                self._tell(Resumed(self._answer.turn.turn))
                 await self._begin_answer(self._answer.turn, speech_end=speech_end)
             return
         self._stop_answer(resumable=False)  # the user went on before the answer was due

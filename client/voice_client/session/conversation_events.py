@@ -50,6 +50,13 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """What interrupted a reply before its first sound held no word: the reply is made again."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyDone:
     """The reply has been made and its audio is out (it may still be playing)."""
 
@@ -75,6 +82,7 @@ type ConversationEvent = (
     | SpeechChunk
     | Restarted
     | Interrupted
+    | Resumed
     | ReplyDone
     | TurnMetrics
     | TurnFailed

@@ -9,8 +9,6 @@ class PageSettings:
 
     largest_upload: int = 1024**3
     """Bytes of a file to transcribe: half a day of compressed speech. It lies in a temporary folder meanwhile."""
-    upload_silence: float = 60.0
-    """Longest pause of an upload. It comes from the same machine, or over a tunnel."""
     largest_message: int = 1024 * 1024
     """Bytes of one message from the page; the page sends pieces of 256 KiB, and sound in blocks of 20 ms."""
     kept_sound: float = 30.0

@@ -12,6 +12,7 @@ from voice_client.session.conversation_events import (
     Interrupted,
     ReplyDone,
     ReplyText,
+    Resumed,
     TurnFailed,
     UserStartedSpeaking,
     UserTurn,
@@ -33,10 +34,11 @@ from voice_client.ui.settings import PageSettings
 class TalkingTab:
     """One tab; holds one conversation at a time.
 
-    From the page: `talk` (rate, channels, voice, language, barge_in) then sound; `interrupt`, `stop`. To the page:
-    `listening`, `user_speaks`, `partial` (text), `turn` (turn, text), `reply` (turn, delta), audio (its utterance is
-    the turn), `restarted` (turn, sentence), `interrupted` (turn, heard), `replied` (turn), `measured` (metrics),
-    `failed` (turn, part, message), `notice`, `lost` (message), `ended`, `error`.
+    From the page: `talk` (rate, channels, voice, language, barge_in) then sound; `interrupt`, `stop`.
+
+    To the page: `listening`, `user_speaks`, `partial` (text), `turn` (turn, text), `reply` (turn, delta), audio (its
+    utterance is the turn), `restarted` (turn, sentence), `interrupted` (turn, heard), `resumed` (turn), `replied`
+    (turn), `measured` (metrics), `failed` (turn, part, message), `notice`, `lost` (message), `ended`, `error`.
 
     Args:
         page: the tab's socket.
@@ -168,6 +170,8 @@ class TalkingTab:
                 return await page.send("restarted", turn=self._turn, sentence=sentence)
             case Interrupted(heard=heard):
                 return await page.send("interrupted", turn=self._turn, heard=heard)
+            case Resumed():
+                return await page.send("resumed", turn=self._turn)
             case ReplyDone():
                 return await page.send("replied", turn=self._turn)
             case TurnMetrics():

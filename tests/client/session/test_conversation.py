@@ -15,6 +15,7 @@ from voice_client.session.conversation_events import (
     Interrupted,
     ReplyDone,
     ReplyText,
+    Resumed,
     TurnFailed,
     UserStartedSpeaking,
     UserTurn,
@@ -133,6 +134,7 @@ async def test_a_cough_before_the_answer_does_not_cost_the_answer(
     (interrupted,) = of(Interrupted, events)
     assert interrupted.heard == ""
     assert len(of(UserTurn, events)) == 1
+    assert [event.turn for event in of(Resumed, events)] == [0]
     assert asked == [of(UserTurn, events)[0].text] * 2, "the reply is made again"
     assert of(ReplyDone, events)[-1].text == "Yes."
 

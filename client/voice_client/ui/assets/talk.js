@@ -98,6 +98,7 @@ class VoiceTalk extends HTMLElement {
     if (this.turn === null || this.turn === undefined) return;
     this.link.send({ type: "interrupt" });
     this.quiet();
+    say(this.part_.status, "Listening: speak now.");
   }
 
   // Fall silent at once.
@@ -123,12 +124,10 @@ class VoiceTalk extends HTMLElement {
         this.words("you", message.text, { partial: true });
         break;
       case "turn":
+        say(this.part_.error, "");
         this.words("you", message.text, { partial: false });
         this.said = null;
-        this.turn = message.turn;
-        this.begun = this.complete = false;
-        this.enable();
-        say(this.part_.status, "Thinking …");
+        this.answer(message.turn);
         break;
       case "reply":
         this.reply(message.delta);
@@ -142,6 +141,9 @@ class VoiceTalk extends HTMLElement {
         this.voice?.classList.add("interrupted");
         this.voice = null;
         break;
+      case "resumed":
+        this.answer(message.turn);
+        break;
       case "replied":
         this.complete = true;
         if (this.begun) this.player.end(message.turn);
@@ -151,8 +153,7 @@ class VoiceTalk extends HTMLElement {
         this.measured(message.metrics);
         break;
       case "failed":
-        say(this.part_.error, message.message);
-        this.silent();
+        say(this.part_.error, message.message); // what was made of the reply is still spoken; "replied" follows
         break;
       case "notice":
         say(this.part_.status, message.message);
@@ -166,6 +167,14 @@ class VoiceTalk extends HTMLElement {
         this.fail(message.message);
         break;
     }
+  }
+
+  // An answer to a turn is on its way.
+  answer(turn) {
+    this.turn = turn;
+    this.begun = this.complete = false;
+    this.enable();
+    say(this.part_.status, "Thinking …");
   }
 
   audio(turn, sentence, pcm) {
@@ -214,7 +223,10 @@ class VoiceTalk extends HTMLElement {
   }
 
   measured({ turn, final_text_ms, first_token_ms, first_sound_ms, total_ms }) {
-    const row = this.part_.waits.insertRow(0);
+    const { waits } = this.part_;
+    if (waits.rows[0]?.dataset.turn === String(turn)) waits.deleteRow(0); // its answer was made again
+    const row = waits.insertRow(0);
+    row.dataset.turn = turn;
     const head = document.createElement("th");
     head.scope = "row";
     head.textContent = turn + 1;

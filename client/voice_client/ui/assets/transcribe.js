@@ -153,6 +153,7 @@ class VoiceTranscribe extends HTMLElement {
       case "lost":
         say(this.part_.error, `${message.message}. What was heard stays; it goes on by itself when the endpoint is back.`);
         say(this.part_.status, "Trying again …");
+        this.partial = null;
         break;
       case "transcribed":
         this.forms = message;
