@@ -29,7 +29,8 @@ def test_faults_and_wrong_words_of_an_ear(bench: Any, stand_in: Callable[..., An
         assert step["utterances"] == sum(s["measured"] for s in samples if s["streams"] == step["streams"])
     failed = [sample for sample in samples if "error" in sample]
     assert {sample["error"] for sample in failed} == {"Model: unknown_event"}
-    assert len(samples) / 5 - 1 <= len(failed) <= len(samples) / 5 + 1
+    # Those that were under way at the end of a step count for the stand-in only.
+    assert len(samples) / 5 - 1.5 <= len(failed) <= len(samples) / 5 + 2
     assert busy["failed"] == busy["errors"]["Model: unknown_event"]["count"] > 0
     assert busy["errors"]["Model: unknown_event"]["message"].endswith("the engine is broken")
     assert busy["verdict"]["kept"] is not True

@@ -42,17 +42,12 @@ def test_hearing_with_jitter_and_faults(bench: Bench, stand_in: Callable[..., St
     (step,) = report["steps"]
     played, failed = step["utterances"], step["failed"]
     # One in nine, and one in ten of all: 1/9 + 1/10 - 1/90 of what was played.
-    assert failed / played == pytest.approx(1 / 9 + 1 / 10 - 1 / 90, abs=2.5 / played)
-    assert set(step["errors"]) == {"Model: unknown_event", "Model"} or len(step["errors"]) == 2
-    # Served speech: each of eight streams is busy with the clip and the delay.
-    ok = [s for s in report["samples"] if s["measured"] and "error" not in s]
-    expected = (
-        8
-        * np.mean([s["audio_seconds"] for s in ok])
-        * len(ok)
-        / sum(s["elapsed"] for s in report["samples"] if s["measured"])
-    )
-    assert step["audio_rate"] == pytest.approx(float(expected), rel=FIVE_PERCENT)
+    assert failed / played == pytest.approx(1 / 9 + 1 / 10 - 1 / 90, abs=3 / played)
+    assert "Model: unknown_event" in step["errors"]
+    assert len(step["errors"]) == 2
+    # What was served in a second, from the window itself: its edges cut utterances.
+    served = sum(sample["audio_seconds"] for sample in report["samples"] if sample["measured"])
+    assert step["audio_rate"] == pytest.approx(served / 10, rel=0.2)
 
 
 def test_a_server_that_cannot_keep_up(bench: Bench, stand_in: Callable[..., StandIn], recordings: Path) -> None:
