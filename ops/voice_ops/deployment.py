@@ -120,7 +120,7 @@ def deploy(request: Request, display: Display) -> dict[str, Any]:
         problems = [problem for config in configs for problem in config.problems]
         if problems:
             raise DeploymentFailedError("\n".join(["the deployment is not live:", *problems]))
-        serving = [f"{config.endpoint} on {config.serving}" for config in configs if not config.paused]
+        serving = [f"{config.endpoint}: {config.status}" for config in configs if not config.paused]
         step.outcome = ", ".join(serving) or "paused: no endpoint, nothing bills by the hour"
     tested = _try_out(request, display) if request.smoke and not request.settings.paused else None
     found = stage_status(request.stage, request.aws)

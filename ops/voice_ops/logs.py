@@ -135,8 +135,12 @@ def in_words(message: str) -> tuple[str, str]:
 
 
 def _listed(event: str, fields: dict[str, Any]) -> str:
-    told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+    told = ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in fields.items())
     return f"{event.replace('_', ' ')}{f': {told}' if told else ''}"
+
+
+def _value(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _closed(fields: dict[str, Any]) -> str:
@@ -170,7 +174,7 @@ _WORDS: dict[str, Any] = {
     "session_error": lambda f: f"session error {f.get('code')}, on the side of {f.get('side')}",
     "session_closed": _closed,
     "gauges": _gauges,
-    "health": lambda f: f"{'healthy' if f.get('healthy') else 'not healthy'}: {f.get('detail')}",
+    "health": lambda f: "healthy" if f.get("healthy") else f"not healthy: {f.get('detail')}",
     "part_started": lambda f: f"{f.get('part')} started, process {f.get('pid')}",
     "container_failed": lambda f: (
         f"the container ends: {f.get('part')} exited with {f.get('exit_code')}: {f.get('reason')}"

@@ -15,6 +15,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.ops.weights.hub_server import HubServer
+from voice_constructs.model_weights_job.weights_staging.__main__ import main
 
 JOB = Path(__file__).parents[3] / "constructs" / "voice_constructs" / "model_weights_job"
 MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
@@ -225,10 +226,21 @@ def test_a_gated_model_needs_its_token_which_nobody_but_the_hub_sees(
     ids=["a branch", "unknown commit", "missing file", "settings", "bucket"],
 )
 def test_what_cannot_be_staged_ends_with_what_to_change(
-    hub: HubServer, environment: dict[str, str], s3: Any, bucket: str, *, changed: dict[str, str], said: str
+    hub: HubServer,
+    bucket: str,
+    s3: Any,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    changed: dict[str, str],
+    said: str,
 ) -> None:
-    done = stage(hub, bucket, environment, **{"FILES": "params.json", **changed})
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    told = {"WEIGHTS_BUCKET": bucket, "MODEL": MODEL, "REVISION": hub.commit, "FILES": "params.json"}
 
-    assert done.returncode == 1
-    assert said in done.stdout.splitlines()[-1]
+    assert main({**environment, **told, "HUB_URL": hub.url, **changed}) == 1
+
+    assert said in capsys.readouterr().out.splitlines()[-1]
     assert keys(s3, bucket) == set()
