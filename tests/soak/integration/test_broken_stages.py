@@ -142,6 +142,7 @@ def test_a_wrong_ami_is_named_whether_it_is_missing_or_has_another_driver(stage:
     old = {"InferenceAmiVersion": "al2-ami-sagemaker-inference-gpu-3-1"}
     stage.begin_move(VOICE, stage.copied_config(VOICE, "old-ami", lambda variant: variant.update(old)))
     # The ear, meanwhile: its endpoint is in service, and its streams hang.
+    wanted = stage.config(EAR)
     stage.move(EAR, stage.copied_config(EAR, "no-ami", lambda variant: variant.pop("InferenceAmiVersion")))
     ami = f"{ENDPOINTS}::test_its_inference_ami_has_the_sidecar_and_the_driver_that_its_image_needs"
     stream = "tests/integration/test_hearing.py::test_both_invocation_paths_lead_to_the_model[v1/realtime]"
@@ -149,6 +150,7 @@ def test_a_wrong_ami_is_named_whether_it_is_missing_or_has_another_driver(stage:
     stage.await_in_service(VOICE)
     unfit = stage.suite(f"{ENDPOINTS}::test_it_is_in_service_on_the_newest_config[tts]")
     stage.begin_move(VOICE, stage.copied_config(VOICE, "repaired", lambda variant: None))
+    stage.move(EAR, wanted)
     stage.await_in_service(VOICE)
 
     assert sorted(missing) == [
