@@ -62,6 +62,13 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 @pytest.fixture
+def in_this_process(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return environment
+
+
+@pytest.fixture
 def client(endpoint: str) -> Any:
     def make(service: str) -> Any:
         return boto3.client(
@@ -229,18 +236,15 @@ def test_what_cannot_be_staged_ends_with_what_to_change(
     hub: HubServer,
     bucket: str,
     s3: Any,
-    environment: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    in_this_process: dict[str, str],
     capsys: pytest.CaptureFixture[str],
     *,
     changed: dict[str, str],
     said: str,
 ) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
     told = {"WEIGHTS_BUCKET": bucket, "MODEL": MODEL, "REVISION": hub.commit, "FILES": "params.json"}
 
-    assert main({**environment, **told, "HUB_URL": hub.url, **changed}) == 1
+    assert main({**in_this_process, **told, "HUB_URL": hub.url, **changed}) == 1
 
     assert said in capsys.readouterr().out.splitlines()[-1]
     assert keys(s3, bucket) == set()
