@@ -34,7 +34,8 @@ SECURITY_HEADERS = {
         "connect-src 'self'; form-action 'self'; base-uri 'self'; object-src 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    # Not no-referrer: with it a browser sends the page's own forms with the origin "null".
+    "referrer-policy": "same-origin",
     "permissions-policy": "microphone=(self), camera=(), geolocation=()",
 }
 

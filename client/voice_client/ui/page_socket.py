@@ -76,9 +76,11 @@ class PageSocket:
 
 
 def error_text(error: VoiceError) -> str:
-    """Return an error as a sentence that begins with a capital letter and ends with a full stop."""
+    """Return an error as a sentence; a name at its beginning keeps its spelling."""
     text = str(error)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+    first = text.split(" ", 1)[0]
+    begin = text[:1].upper() if first.isalpha() else text[:1]
+    return f"{begin}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
 def text_field(message: dict[str, Any], name: str, default: str = "") -> str:

@@ -119,7 +119,7 @@ class TalkingTab:
             except VoiceError as error:
                 if not can_recover(error, reconnecting=worked):
                     raise
-                await self._page.send("lost", message=str(error))
+                await self._page.send("lost", message=error_text(error))
                 await asyncio.sleep(self._settings.retry_every)
                 microphone.forget()  # to answer now what was said to a deaf ear would surprise
             else:

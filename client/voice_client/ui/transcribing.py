@@ -20,7 +20,7 @@ from voice_client.session.transcriber import Transcriber
 from voice_client.ui.browser_audio import BrowserMicrophone
 from voice_client.ui.endpoints import SharedEndpoints
 from voice_client.ui.measures import rounded
-from voice_client.ui.page_socket import PageSocket, number_field, text_field
+from voice_client.ui.page_socket import PageSocket, error_text, number_field, text_field
 from voice_client.ui.settings import PageSettings
 from voice_client.ui.upload import Upload
 
@@ -139,7 +139,7 @@ class TranscribingTab:
                     break  # the microphone was stopped with nothing left to hear
                 if not can_recover(error, reconnecting=worked):
                     raise
-                await self._page.send("lost", message=str(error))
+                await self._page.send("lost", message=error_text(error))
                 await asyncio.sleep(self._settings.retry_every)
         await self._finish()
 

@@ -70,6 +70,9 @@ def test_it_looks_right_and_can_be_read(visit: Callable[..., Visitors], scheme: 
     PICTURES.mkdir(parents=True, exist_ok=True)
     for width in (1200, 390):
         tab = visitors.tab(color_scheme=scheme, viewport={"width": width, "height": 950})
+        for name in ("Talk", "Transcribe", "Speak"):  # a tab's inside is made when it is first seen
+            tab.get_by_role("tab", name=name).click()
+            tab.locator(f"voice-{name.lower()} button.primary").wait_for()
         tab.evaluate(SAMPLE)
         generate = tab.get_by_role("button", name="Generate")
         generate.click()

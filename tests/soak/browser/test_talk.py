@@ -52,9 +52,10 @@ def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> 
     expect(bubbles.nth(1)).to_have_class("bubble voice interrupted")
 
     expect(bubbles).to_have_count(4, timeout=30_000)
-    for bubble, clip in ((0, "0890"), (2, "0920")):
+    # Over the voice, the browser's echo canceller takes some of the speech away too.
+    for bubble, clip, most in ((0, "0890", 0.12), (2, "0920", 0.4)):
         said = bubbles.nth(bubble).locator("span").inner_text()
-        assert word_error_rate(text_of(clip), said) <= 0.12, said
+        assert word_error_rate(text_of(clip), said) <= most, said
     rows = tab.get_by_role("table").locator("tbody tr")
     expect(rows).to_have_count(2, timeout=30_000)
     waits = [int(cell) for cell in rows.last.locator("td").all_inner_texts()]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.soak.browser.conftest import Visitors, spoken, text_of, write_wav
 from tests.soak.browser.stage import Stage
@@ -19,7 +19,7 @@ TEXT = """
 """
 
 
-def status(tab: Page) -> object:
+def status(tab: Page) -> Locator:
     return tab.locator("voice-transcribe").get_by_role("status")
 
 

@@ -10,6 +10,8 @@ const MARKUP = `
     <button class="primary" data-part="talk">Start talking</button>
     <button data-part="interrupt" title="Escape" disabled>Stop the voice</button>
     <label class="check"><input type="checkbox" data-part="barge" checked> I may interrupt by speaking</label>
+    <label class="check" title="Your microphone does not hear the voice: the browser need not take an echo out">
+      <input type="checkbox" data-part="headset"> I wear a headset</label>
     ${LEVEL}
   </div>
   <p class="error" role="alert" data-part="error" hidden></p>
@@ -65,7 +67,7 @@ class VoiceTalk extends HTMLElement {
       onLost: () => this.end("The microphone is gone."),
     });
     try {
-      const [format] = await Promise.all([this.microphone.start({ echoCancellation: true }), this.player.prepare()]);
+      const [format] = await Promise.all([this.microphone.start({ echoCancellation: !this.part_.headset.checked }), this.player.prepare()]);
       const request = {
         type: "talk",
         ...format,
@@ -160,7 +162,7 @@ class VoiceTalk extends HTMLElement {
         break;
       case "lost":
         this.quiet();
-        say(this.part_.error, `${message.message}. The conversation goes on by itself when the endpoint is back.`);
+        say(this.part_.error, `${message.message} The conversation goes on by itself when the endpoint is back.`);
         say(this.part_.status, "Trying again …");
         break;
       case "error":
@@ -257,7 +259,7 @@ class VoiceTalk extends HTMLElement {
     this.part_.talk.textContent = this.active ? "End the conversation" : "Start talking";
     this.part_.talk.classList.toggle("recording", this.active);
     this.part_.interrupt.disabled = this.turn === null || this.turn === undefined;
-    this.part_.barge.disabled = this.active;
+    this.part_.barge.disabled = this.part_.headset.disabled = this.active;
   }
 }
 

@@ -151,7 +151,7 @@ class VoiceTranscribe extends HTMLElement {
         say(this.part_.status, message.message);
         break;
       case "lost":
-        say(this.part_.error, `${message.message}. What was heard stays; it goes on by itself when the endpoint is back.`);
+        say(this.part_.error, `${message.message} What was heard stays; it goes on by itself when the endpoint is back.`);
         say(this.part_.status, "Trying again …");
         this.partial = null;
         break;
