@@ -1,6 +1,6 @@
 """A report as one HTML file that needs nothing else: no script, no font, no address is asked."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -8,7 +8,7 @@ from voice_client.bench import plots
 from voice_client.bench.figures import PERCENTILE_NEEDS, Percentiles, StepFigures
 from voice_client.bench.report import Report
 from voice_client.bench.sample import MEASURES
-from voice_client.bench.table import kept_sentence
+from voice_client.bench.table import failures, kept_sentence, reasons
 
 _TITLES = {"stt": "Speech to text", "tts": "Text to speech", "talk": "A conversation: heard and answered"}
 _STYLE = """
@@ -23,7 +23,7 @@ table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabula
 th, td { text-align: right; vertical-align: top;
   padding: 4px 10px 4px 0; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
 th { color: #6b7280; font-weight: 600; vertical-align: bottom; }
-td:nth-child(2), th:nth-child(2) { text-align: left; white-space: normal; min-width: 5em; }
+td:nth-child(2), th:nth-child(2) { text-align: left; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 0; }
 .facts dt { color: #6b7280; } .facts dd { margin: 0; overflow-wrap: anywhere; }
 .answer { font-size: 1.25em; font-weight: 600; margin: 8px 0 0; }
@@ -56,7 +56,7 @@ def _parts(report: Report) -> Iterator[str]:
     yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in _facts(document))
     yield "</dl></section>"
     yield f'<section><h2>Each step</h2><div class="wide">{_table(steps, kind)}</div>'
-    yield f"{_table_note()}{_errors(steps)}</section>"
+    yield f"{_table_note()}{_notes(steps)}</section>"
     yield _section(
         "How late", plots.latency_plot(steps, kind), "p95 needs 20 utterances and p99 needs 100 to be drawn."
     )
@@ -126,7 +126,7 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "when", f"{document['started']} to {document['finished']}"
 
 
-def _table(steps: "list[StepFigures] | Any", kind: str) -> str:
+def _table(steps: Sequence[StepFigures], kind: str) -> str:
     shown = [name for name in MEASURES if any(name in step.measures for step in steps)]
     heads = ["streams", "kept", "utterances", "failed"]
     heads += [f"{escape(MEASURES[name])}<br>p50 / p95 / p99{'' if name == 'rtf' else ' ms'}" for name in shown]
@@ -139,9 +139,8 @@ def _table(steps: "list[StepFigures] | Any", kind: str) -> str:
 
 def _cells(step: StepFigures, shown: list[str], kind: str) -> Iterator[str]:
     word, mark = {True: ("yes", "yes"), False: ("no", "no"), None: ("not known", "unknown")}[step.verdict.kept]
-    reasons = "".join(f"<br>{escape(reason)}" for reason in step.verdict.reasons)
     yield str(step.streams)
-    yield f'<span class="{mark}">{word}</span>{reasons}'
+    yield f'<span class="{mark}">{word}</span>'
     yield str(step.utterances)
     yield str(step.failed)
     for name in shown:
@@ -170,13 +169,9 @@ def _table_note() -> str:
     return '<p class="note">In brackets: too few utterances for a percentile, so it is the slowest of them.</p>'
 
 
-def _errors(steps: Any) -> str:
-    lines = [
-        f"<li>{step.streams} streams: {said['count']} x {escape(kind)}: {escape(said['message'])}</li>"
-        for step in steps
-        for kind, said in step.errors.items()
-    ]
-    return f"<ul>{''.join(lines)}</ul>" if lines else ""
+def _notes(steps: Sequence[StepFigures]) -> str:
+    lines = "".join(f"<li>{escape(line)}</li>" for line in (*reasons(steps), *failures(steps)))
+    return f"<ul>{lines}</ul>" if lines else ""
 
 
 def _first_and_last(timelines: list[Any]) -> list[Any]:

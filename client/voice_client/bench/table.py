@@ -125,7 +125,7 @@ def _notes(report: Report, console: Console) -> None:
         console.print(
             Text("in brackets: too few utterances for a percentile, so it is the slowest of them", style="dim")
         )
-    for line in (*_reasons(report.steps), *_failures(report.steps)):
+    for line in (*reasons(report.steps), *failures(report.steps)):
         console.print(Text(line))
     if (price := document["price_per_hour"])["usd"] is None:
         console.print(Text(f"no price: {price['source']}", style="dim"))
@@ -150,7 +150,8 @@ def kept_sentence(report: Report) -> str:
     return f"{streams} kept; the limit lies above" if most == largest else f"{streams} kept"
 
 
-def _reasons(steps: Sequence[StepFigures]) -> list[str]:
+def reasons(steps: Sequence[StepFigures]) -> list[str]:
+    """Return what spoke against the streams of each step, a line a step."""
     return [f"{_streams(step)}: {', '.join(step.verdict.reasons)}" for step in steps if step.verdict.reasons]
 
 
@@ -158,7 +159,8 @@ def _streams(step: StepFigures) -> str:
     return f"{step.streams} stream{'' if step.streams == 1 else 's'}"
 
 
-def _failures(steps: Sequence[StepFigures]) -> list[str]:
+def failures(steps: Sequence[StepFigures]) -> list[str]:
+    """Return what failed, a line for each kind in each step."""
     return [
         f"{_streams(step)}: {said['count']} x {kind}: {said['message']}"
         for step in steps
