@@ -14,6 +14,7 @@ import os
 import shutil
 import statistics
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
@@ -25,15 +26,16 @@ TEXT = "Good morning to you and to all who listen."
 DONE = "document.querySelector('voice-speak').last?.utterance === {}"
 
 
-def first_sound(tab: Page, utterance: int) -> tuple[float, float]:
-    """Press Generate; return milliseconds from the click to the first sample, and the client's own TTFA."""
+def first_sound(tab: Page, utterance: int) -> tuple[float, float, float]:
+    """Press Generate; return milliseconds from the click to the first chunk and to the first sample, and the TTFA."""
     tab.get_by_role("button", name="Generate").click()
     tab.wait_for_function(DONE.format(utterance), timeout=30_000)
-    page, client = tab.evaluate(
-        "(({ startedAt, clickedAt, metrics }) => [startedAt - clickedAt, metrics.ttfa_ms])"
+    arrived, played, client = tab.evaluate(
+        "(({ arrivedAt, startedAt, clickedAt, metrics }) => "
+        "[arrivedAt - clickedAt, startedAt - clickedAt, metrics.ttfa_ms])"
         "(document.querySelector('voice-speak').last)"
     )
-    return page, client
+    return arrived, played, client
 
 
 def stop(tab: Page) -> float:
@@ -64,18 +66,24 @@ def measure(rounds: int) -> dict[str, Any]:
         tab.evaluate(RECORDER, "voice-speak")
         waits = [first_sound(tab, utterance) for utterance in range(1, rounds + 1)]
         stops = [stop(tab) for _ in range(rounds)]
+        latency = tab.evaluate(
+            "(({ baseLatency, outputLatency }) => (baseLatency + outputLatency) * 1000)"
+            "(document.querySelector('voice-speak').player.context)"
+        )
         browser.close()
-    added = [page_ms - client_ms for page_ms, client_ms in waits]
+    arrived, played, client = zip(*waits, strict=True)
     return {
         "rounds": rounds,
-        "click_to_first_sample_ms": _spread([page_ms for page_ms, _ in waits]),
-        "client_ttfa_ms": _spread([client_ms for _, client_ms in waits]),
-        "added_by_the_page_ms": _spread(added),
+        "click_to_first_chunk_ms": _spread(arrived),
+        "click_to_first_sample_ms": _spread(played),
+        "client_ttfa_ms": _spread(client),
+        "added_by_the_page_ms": _spread([page - own for page, own in zip(played, client, strict=True)]),
+        "of_it_the_audio_device_ms": round(latency, 1),
         "stop_to_silence_ms": _spread(stops),
     }
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": round(statistics.median(values), 1), "max": round(max(values), 1)}
 
 

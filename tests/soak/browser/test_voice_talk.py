@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.soak.browser.conftest import AGENT, VOICE, as_the_engine_speaks, read_wav, spoken, text_of, write_wav
+from tests.soak.browser.conftest import VOICE, as_the_engine_speaks, read_wav, spoken, text_of, write_wav
 from tests.soak.browser.stage import Stage
 from voice_local.word_error_rate import word_error_rate
 
@@ -18,6 +18,10 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 BRIEF = """
 def answer(turn, history):
     return f"Answer {len(history) + 1}."
+def long(turn):
+    yield "This answer goes on. "
+    yield "It has three sentences that take a while. "
+    yield "This is the last of them."
 def broken(turn):
     raise RuntimeError(turn)
 """
@@ -25,7 +29,6 @@ def broken(turn):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "my_agent.py").write_text(AGENT)
     (tmp_path / "brief.py").write_text(BRIEF)
     write_wav(tmp_path / "question.wav", spoken("0890", 1.2, "0920"))
     return tmp_path
@@ -60,7 +63,7 @@ def test_each_turn_of_a_file_is_answered_and_the_answers_are_written(stage: Stag
 
 
 def test_with_barge_in_the_file_interrupts_and_what_was_heard_is_written(stage: Stage, home: Path) -> None:
-    talking = start(stage, home, "--reply", "my_agent:answer", "--json", "--barge-in")
+    talking = start(stage, home, "--reply", "brief:long", "--json", "--barge-in")
     output, errors = talking.communicate(timeout=120)
 
     assert talking.returncode == 0, errors
@@ -74,7 +77,7 @@ def test_with_barge_in_the_file_interrupts_and_what_was_heard_is_written(stage: 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_no_file(stage: Stage, home: Path, number: signal.Signals) -> None:
-    talking = start(stage, home, "--reply", "my_agent:answer")
+    talking = start(stage, home, "--reply", "brief:long")
     time.sleep(4)
     talking.send_signal(number)
     _, errors = talking.communicate(timeout=30)

@@ -177,6 +177,7 @@ class VoiceSpeak extends HTMLElement {
     current.chunks += 1;
     current.bytes += pcm.byteLength;
     current.lastAt = performance.now();
+    current.arrivedAt ??= current.lastAt;
     this.spoken.push({ sentence, pcm });
     if (current.playing) this.player.push(utterance, sentence, pcm);
     this.wave.add(pcm);
