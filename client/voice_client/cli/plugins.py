@@ -62,7 +62,8 @@ def _summary(plugin: EntryPoint) -> str:
         docstring = ast.get_docstring(ast.parse(source)) or ""
     except (ImportError, OSError, SyntaxError, UnicodeDecodeError):
         return ""  # using the command says why
-    command, colon, summary = docstring.partition("\n\n")[0].replace("\n", " ").partition(": ")
+    first_sentence = " ".join(docstring.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
+    command, colon, summary = first_sentence.partition(": ")
     return summary[:1].upper() + summary[1:] if colon and command == f"`voice {plugin.name}`" else ""
 
 

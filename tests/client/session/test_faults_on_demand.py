@@ -95,9 +95,11 @@ def plane(stt_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 async def nothing_of_the_transport_left(plane: FaultyPlane) -> Any:
     """After each test there is no task, thread or descriptor more than before."""
     tasks, threads, descriptors = asyncio.all_tasks(), _threads(), _descriptors()
+    gc.freeze()
     yield
     plane.clear()
     gc.collect()
+    gc.unfreeze()
     for _ in range(200):  # the CRT ends its thread in its own time, once it was told to
         if _threads() <= threads and not _descriptors() - descriptors:
             break
