@@ -1,7 +1,5 @@
 """The lines on a terminal: grouped, in columns that narrow terminals fold, and readable without colour."""
 
-import itertools
-
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -37,15 +35,19 @@ def show(examination: Examination, console: Console) -> None:
 
 
 def _folded(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Put neighbours that were not looked at for the same reason into one line."""
+    """Put those that were not looked at for the same reason into one line, where the first of them stands."""
+    reasons: dict[tuple[str, str], list[Check]] = {}
+    for check in checks:
+        if check.status is Status.SKIP:
+            reasons.setdefault((check.detail, check.advice), []).append(check)
     folded: list[Check] = []
-    for _, same in itertools.groupby(checks, lambda check: (check.status, check.detail, check.advice)):
-        found = list(same)
-        if len(found) == 1 or found[0].status is not Status.SKIP:
-            folded += found
-        else:
-            names = ", ".join(check.id for check in found)
-            folded.append(Check(f"{len(found)} checks", Status.SKIP, f"{found[0].detail} ({names})", found[0].advice))
+    for check in checks:
+        same = reasons.get((check.detail, check.advice), [check]) if check.status is Status.SKIP else [check]
+        if len(same) == 1:
+            folded.append(check)
+        elif same[0] is check:
+            names = ", ".join(skipped.id for skipped in same)
+            folded.append(Check(f"{len(same)} checks", Status.SKIP, f"{check.detail} ({names})", check.advice))
     return tuple(folded)
 
 
