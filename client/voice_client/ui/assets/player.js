@@ -16,7 +16,8 @@ export class Player extends EventTarget {
   // after a gesture of the user, when it is called again.
   async prepare() {
     if (!this.context) {
-      this.context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+      // The smallest buffer that the device has: half the delay of "interactive", and the worklet only copies samples.
+      this.context = new AudioContext({ sampleRate: RATE, latencyHint: 0 });
       this.loading = this.context.audioWorklet.addModule(WORKLET).then(() => {
         this.node = new AudioWorkletNode(this.context, "voice-player", {
           numberOfInputs: 0,
