@@ -5,6 +5,9 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Literal, Self
 
+import botocore.session  # noqa: F401 - takes a second to load: with the page, rather than at the first click
+
+import voice_client.transport  # noqa: F401 - likewise
 from voice_client.cli.options import Where
 from voice_client.protocol.speech import INVOCATION_PATH
 from voice_client.session.endpoint import Endpoint, EndpointAddress, open_endpoint

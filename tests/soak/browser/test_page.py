@@ -68,15 +68,15 @@ SAMPLE = """
 def test_it_looks_right_and_can_be_read(visit: Callable[..., Visitors], scheme: str) -> None:
     visitors = visit()
     PICTURES.mkdir(parents=True, exist_ok=True)
+    tab = visitors.tab(color_scheme=scheme, viewport={"width": 1200, "height": 950})
+    for name in ("Talk", "Transcribe", "Speak"):  # a tab's inside is made when it is first seen
+        tab.get_by_role("tab", name=name).click()
+        tab.locator(f"voice-{name.lower()} button.primary").wait_for()
+    tab.evaluate(SAMPLE)
+    tab.get_by_role("button", name="Generate").click()
+    expect(tab.locator("voice-speak").get_by_role("status")).to_have_text("Done.", timeout=30_000)
     for width in (1200, 390):
-        tab = visitors.tab(color_scheme=scheme, viewport={"width": width, "height": 950})
-        for name in ("Talk", "Transcribe", "Speak"):  # a tab's inside is made when it is first seen
-            tab.get_by_role("tab", name=name).click()
-            tab.locator(f"voice-{name.lower()} button.primary").wait_for()
-        tab.evaluate(SAMPLE)
-        generate = tab.get_by_role("button", name="Generate")
-        generate.click()
-        expect(tab.locator("voice-speak").get_by_role("status")).to_have_text("Done.", timeout=30_000)
+        tab.set_viewport_size({"width": width, "height": 950})
         for name in ("Speak", "Transcribe", "Talk"):
             tab.get_by_role("tab", name=name).click()
             tab.wait_for_timeout(250)

@@ -28,7 +28,7 @@ LOUD = """
 
 
 def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> None:
-    visitors = visit(spoken(1.0, "0890", 4.0, "0920", 60.0))
+    visitors = visit(spoken(0.5, "0890", 3.5, "0920", 60.0))
     tab = visitors.tab("Talk")
     record(tab, "voice-talk")
     tab.get_by_role("button", name="Start talking").click()

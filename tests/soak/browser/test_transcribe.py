@@ -28,7 +28,7 @@ def heard(tab: Page) -> str:
 
 
 def test_a_microphone_becomes_text_while_somebody_speaks(visit: Callable[..., Visitors], tmp_path: Path) -> None:
-    visitors = visit(spoken(1.0, CLIPS[0], 1.2, CLIPS[1], 1.2, CLIPS[2], 60.0))
+    visitors = visit(spoken(0.5, CLIPS[0], 0.9, CLIPS[1], 0.9, CLIPS[2], 60.0))
     tab = visitors.tab("Transcribe")
     expect(tab.get_by_role("button", name="Save TXT")).to_be_disabled()
 
@@ -80,7 +80,7 @@ def test_a_file_becomes_text_faster_than_it_was_spoken(visit: Callable[..., Visi
 
 
 def test_a_lost_ear_is_said_and_hears_again_when_it_is_back(visit: Callable[..., Visitors], stage: Stage) -> None:
-    tab = visit(spoken(0.5, *((CLIPS[1], 1.0) * 20))).tab("Transcribe")
+    tab = visit(spoken(0.5, *(("0930", 0.9) * 30))).tab("Transcribe")
     tab.get_by_role("button", name="Start microphone").click()
     log = tab.get_by_role("log", name="Transcript")
     expect(log.locator("p:not(.partial)")).to_have_count(1, timeout=30_000)
