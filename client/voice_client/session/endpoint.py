@@ -53,7 +53,7 @@ async def open_endpoint(address: EndpointAddress, *, invocation_path: str | None
         CredentialsError: no credentials or no region.
         EndpointNotFoundError: the stage is not deployed in this account and region.
     """
-    # The SDK and the CRT take most of a second to load; `import voice_client` and `voice --help` shall not.
+    # The SDK takes most of a second to load; `import voice_client` and `voice --help` shall not.
     from voice_client.endpoints import resolve_endpoint  # noqa: PLC0415
     from voice_client.transport import StreamTarget, VoiceTransport  # noqa: PLC0415
 

@@ -104,6 +104,7 @@ def _split_url(url: str, source: str) -> tuple[str, int]:
     try:
         parts = urlsplit(url)
         port = parts.port
+        (parts.hostname or "").encode("idna")  # as the name look-up will have it: 1 to 63 characters between the dots
     except ValueError as error:
         raise BadInputError(f"{source} is not a URL ({error}): {url}", advice=advice) from error
     if parts.scheme != "https" or not parts.hostname:

@@ -17,7 +17,7 @@ from h2.events import (
     StreamReset,
     WindowUpdated,
 )
-from h2.exceptions import H2Error, NoSuchStreamError
+from h2.exceptions import H2Error, NoSuchStreamError, TooManyStreamsError
 from h2.settings import SettingCodes
 
 from voice_client.transport.settings import TransportSettings
@@ -29,6 +29,9 @@ STREAMS_BEFORE_SETTINGS = 100
 
 _READ_BYTES = 64 * 1024
 """The most that is taken from the socket at once: four TLS records."""
+
+_UNTAKEN_ANSWER_BYTES = 1024 * 1024
+"""Answers (to pings, settings, late data) kept for a server that goes on asking and takes nothing: 60 000 pings."""
 
 
 class Carried(Protocol):
@@ -68,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the socket's write buffer has room."""
         self.protocol: str | None = None
         """What TLS agreed on: `h2`, or something this cannot speak."""
+        self.ended_by: str | None = None
+        """What the server did that ended or retired it, in words."""
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._buffer = memoryview(bytearray(_READ_BYTES))
@@ -80,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._turn = 0
         self._over = False
         self._question: asyncio.TimerHandle | None = None
+        self._untaken = 0
 
     # The life of the socket
 
@@ -107,11 +113,15 @@ class Connection(asyncio.BufferedProtocol):
             events = self._wire.receive_data(self._buffer[:nbytes])
         except H2Error as error:
             self._flush()  # the GOAWAY that names the violation
-            self._end(f"the server broke the HTTP/2 protocol: {error}")
+            self._end(f"the server broke the HTTP/2 protocol: {type(error).__name__}: {error}")
             return
         for event in events:
             self._handle(event)
-        self._flush()
+        written = self._flush()
+        if not self.writable:
+            self._untaken += written
+            if self._untaken > _UNTAKEN_ANSWER_BYTES:
+                self._end("the server asks on and takes no answer")
 
     def eof_received(self) -> None:
         """Notice at once that the peer closed (called by asyncio); without this, closing TLS comes first."""
@@ -129,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Let streams send again (called by asyncio)."""
         self.writable = True
+        self._untaken = 0
         self._pump_all()
 
     @property
@@ -185,7 +196,9 @@ class Connection(asyncio.BufferedProtocol):
             number = self._wire.get_next_available_stream_id()
             self._wire.send_headers(number, list(headers))
         except H2Error as error:
-            self.retire()
+            # A server that allows fewer streams than when this one was reserved may well go on with those it has.
+            if not isinstance(error, TooManyStreamsError) or self._reserved <= self.limit:
+                self.retire()
             raise ConnectionError(f"the connection takes no further stream ({type(error).__name__})") from error
         self._carried[number] = carried
         self._flush_soon()
@@ -215,13 +228,15 @@ class Connection(asyncio.BufferedProtocol):
             self._wire.acknowledge_received_data(size, number)
             self._flush_soon()
 
-    def drop(self, number: int) -> None:
-        """Reset a stream that is not wanted any more, or does not end."""
+    def drop(self, number: int, *, answered: bool) -> None:
+        """Reset a stream that is not wanted any more, or does not end; `answered` when its peer had ended its side."""
         if self._carried.pop(number, None) is None or self._over:
             return
         with contextlib.suppress(H2Error):  # over already
             self._wire.reset_stream(number, ErrorCodes.CANCEL)
-        self._ask()
+        self._flush_soon()
+        if not answered:
+            self._ask()
 
     def forget(self, number: int) -> None:
         """Drop the memory of a stream that is over."""
@@ -284,6 +299,7 @@ class Connection(asyncio.BufferedProtocol):
     def _leave(self, last_served: int, reason: str) -> None:
         """Obey a GOAWAY: by RFC 9113, 6.8, streams above the named one were not and will not be processed."""
         self.retired = True
+        self.ended_by = reason
         for number, carried in tuple(self._carried.items()):
             if number > last_served:
                 self._carried.pop(number, None)
@@ -294,6 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         self.retired = True
         self.settled.set()
         if not self._over:
+            self.ended_by = self.ended_by or reason
             self.abort()
             self._cut_all(reason)
 
@@ -328,10 +345,16 @@ class Connection(asyncio.BufferedProtocol):
         for carried in unflushed:
             carried.flushed()
 
-    def _flush(self) -> None:
-        if self._transport is not None and not self._over and (data := self._wire.data_to_send()):
-            self._transport.write(data)
+    def _flush(self) -> int:
+        """Write what h2 has ready; return how many bytes."""
+        if self._transport is None or self._over or not (data := self._wire.data_to_send()):
+            return 0
+        self._transport.write(data)
+        return len(data)
 
 
 def _name(code: Any) -> str:
-    return code.name if isinstance(code, ErrorCodes) else f"code {code}"
+    try:
+        return ErrorCodes(code).name
+    except ValueError:
+        return f"code {code}"

@@ -62,19 +62,21 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close all connections; returns within the close deadline."""
         self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
-        connections, self._connections = self._connections, []
+        if (attempt := self._connecting) is not None:
+            attempt.cancel()
+        for connection in self._connections:
+            connection.close()
         try:
             async with asyncio.timeout(self._settings.close_seconds):
-                for connection in connections:
-                    connection.close()
-                for connection in connections:
+                if attempt is not None:
+                    await asyncio.wait({attempt})
+                for connection in self._connections:
+                    connection.close()  # one that was made meanwhile, too
                     await connection.lost.wait()
         except TimeoutError:
             pass
         finally:
+            connections, self._connections = self._connections, []
             for connection in connections:
                 connection.abort()
             for connection in connections:
@@ -83,6 +85,8 @@ class ConnectionPool:
     def _connected(self, attempt: "asyncio.Task[Connection]") -> None:
         self._connecting = None
         if not attempt.cancelled() and attempt.exception() is None:
+            if self._closed:
+                attempt.result().abort()
             self._connections.append(attempt.result())
 
     async def _connect(self) -> Connection:
@@ -101,7 +105,9 @@ class ConnectionPool:
         except OSError as error:
             raise connect_failure(url, _reason(error), endpoint=self._endpoint) from error
         if not connection.usable:
-            reason = "the server takes no stream" if connection.protocol == "h2" else "the server does not speak HTTP/2"
+            reason = connection.ended_by or "the server takes no stream"
+            if connection.protocol != "h2":
+                reason = "the server does not speak HTTP/2"
             connection.close()
             raise connect_failure(url, reason, endpoint=self._endpoint)
         return connection
@@ -123,20 +129,21 @@ class ConnectionPool:
         until = loop.time() + self._settings.connect_seconds
         for position, host in enumerate(hosts, 1):
             last = position == len(hosts)
+            connection = Connection(self._settings)
             try:
                 async with asyncio.timeout(None if last else (until - loop.time()) / (len(hosts) - position + 1)):
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(self._settings),
+                    await loop.create_connection(
+                        lambda made=connection: made,  # type: ignore[misc]
                         host,
                         self._address.port,
                         ssl=self._tls,
                         server_hostname=self._address.host,
                         ssl_shutdown_timeout=self._settings.close_seconds,
                     )
-            except ssl.SSLError:
-                raise  # a server that answered: what it said counts
-            except OSError:
-                if last:
+            except BaseException as error:
+                connection.abort()  # one that was given up in the moment it was made
+                # A server that answered in TLS: what it said counts.
+                if last or isinstance(error, ssl.SSLError) or not isinstance(error, OSError):
                     raise
             else:
                 return connection

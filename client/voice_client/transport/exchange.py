@@ -6,6 +6,7 @@ The end of a response is told apart from its loss, and a loss is told to both di
 import asyncio
 import contextlib
 import copy
+import re
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from voice_client.errors import ConnectionLostError, ProtocolError, VoiceError
 from voice_client.transport.connection import Connection
 from voice_client.transport.faults import HttpAnswer, connection_loss
 from voice_client.transport.settings import TransportSettings
+
+_SMALL_CHUNK_BYTES = 4096
+"""Unread pieces of a response are joined up to this size: a window of single bytes shall not be a million objects."""
 
 
 class Exchange:
@@ -139,8 +143,9 @@ class Exchange:
 
     def abandon(self) -> None:
         """Reset the stream: it is wanted no more, or does not end."""
+        self.discard_output()  # what nobody reads would stay counted against the connection's window
         if not self.ended.is_set():
-            self._connection.drop(self._number)
+            self._connection.drop(self._number, answered=self._remote_ended)
             self._over()
 
     def withdraw(self) -> None:
@@ -185,17 +190,25 @@ class Exchange:
 
     def head_came(self, headers: Sequence[tuple[str, str]]) -> None:
         """Take the response's head."""
-        if not self._answer.done():
-            fields = {name.lower(): value for name, value in headers}
-            self._answer.set_result(HttpAnswer(int(fields.pop(":status")), fields))
+        if self._answer.done():
+            return
+        fields = {name.lower(): value for name, value in headers}
+        status = fields.pop(":status")
+        if re.fullmatch(r"[1-9][0-9]{2}", status, re.ASCII):
+            self._answer.set_result(HttpAnswer(int(status), fields))
+        else:
+            self.fail(ProtocolError(f"the answer's status is {status[:20]!r}", endpoint=self._endpoint))
 
     def data_came(self, data: bytes, flow_controlled: int) -> None:
         """Take a piece of the response's body."""
-        if self._discarding:
+        if self._discarding or not data:
             self._connection.acknowledge(self._number, flow_controlled)
-        else:
-            self._chunks.append((data, flow_controlled))
-            _wake(self._arrival)
+            return
+        if self._chunks and len(self._chunks[-1][0]) + len(data) <= _SMALL_CHUNK_BYTES:
+            before, size = self._chunks.pop()
+            data, flow_controlled = before + data, size + flow_controlled
+        self._chunks.append((data, flow_controlled))
+        _wake(self._arrival)
 
     def end_came(self) -> None:
         """Notice that the peer ended its side in order."""

@@ -6,7 +6,8 @@ behaviour that it does not document, tests/client/transport/test_pinned_sdk.py c
 
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from aws_sdk_sagemaker_runtime_http2.client import AsyncSageMakerRuntimeHTTP2Client  # type: ignore[import-untyped]
@@ -61,11 +62,13 @@ class StreamPlugin:
 
     exchange: Exchange
     identity: Identity
+    never_sent: Callable[[], object] = field(default=lambda: None)
+    """Called when the request could not be made, for then the SDK's call does not end by itself."""
 
     def __call__(self, config: AsyncSageMakerRuntimeHTTP2Config) -> None:
         config.transport = StreamTransport(self.exchange)
         config.aws_credentials_identity_resolver = _Pinned(self.identity)
-        config.interceptors.append(_StreamHooks(self.exchange))
+        config.interceptors.append(_StreamHooks(self))
 
 
 class _Pinned:
@@ -89,8 +92,8 @@ class _Pinned:
 class _StreamHooks(Interceptor[Any, Any, Any, Any]):
     """Gives the signed request a body of ours, and reports a request that was never sent."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, plugin: StreamPlugin) -> None:
+        self._plugin = plugin
         self._handed_over = False
 
     def modify_before_transmit(self, context: Any) -> Any:
@@ -102,7 +105,8 @@ class _StreamHooks(Interceptor[Any, Any, Any, Any]):
         # When serializing or signing fails, the SDK tells nobody and its caller waits for ever. It runs this hook in
         # place of `modify_before_completion`, too.
         if isinstance(context.response, Exception) and not self._handed_over:
-            self._exchange.fail(unsendable(context.response))
+            self._plugin.exchange.fail(unsendable(context.response))
+            self._plugin.never_sent()
             return InvokeEndpointWithBidirectionalStreamOutput()
         return context.response
 
@@ -191,6 +195,9 @@ def _request_head(request: HTTPRequest) -> list[tuple[str, str]]:
     """Return the request's head as HTTP/2 has it."""
     destination = request.destination
     fields = [(item.name.lower(), value) for item in request.fields.entries.values() for value in item.values]
+    for name, value in fields:
+        if not value.isprintable():  # a session token with a line's end, say: the server would drop all its streams
+            raise ProtocolError(f"the header {name} has a character that no header can carry")
     authority = next((value for name, value in fields if name == "host"), destination.netloc)
     query = f"?{destination.query}" if destination.query else ""
     return [

@@ -22,6 +22,7 @@ def watch_peer(connected: socket.socket, settings: TransportSettings) -> None:
     ):
         if (option := getattr(socket, name, None)) is not None:
             options.append((socket.IPPROTO_TCP, option, value))
-    with contextlib.suppress(OSError):  # gone already: the next read says so
-        for option in options:
+    for option in options:
+        # Gone already, which the next read says; or more than the system can count to.
+        with contextlib.suppress(OSError, OverflowError):
             connected.setsockopt(*option)

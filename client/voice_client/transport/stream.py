@@ -81,10 +81,15 @@ class BidiStream:
         """Send one text message (a WebSocket text frame).
 
         Raises:
+            BadInputError: longer than the limit, or no Unicode (half a surrogate pair); the stream goes on.
             DeadlineError: the peer did not take it within the send deadline; the stream is over.
             VoiceError: whatever ended the stream before.
         """
-        await self._send(text.encode(), "UTF8")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            raise BadInputError(f"a text that is no Unicode: {error.reason}", endpoint=self.endpoint_name) from error
+        await self._send(data, "UTF8")
 
     async def send_bytes(self, data: bytes) -> None:
         """Send one binary message. Raises as `send_text`."""

@@ -76,7 +76,7 @@ class VoiceTransport:
             ConnectError: no connection, or a certificate that is not trusted.
             DeadlineError: no answer in time.
         """
-        _check_request(invocation_path, query_string, endpoint=self.target.endpoint_name)
+        _check_request(invocation_path, query_string, target_variant, endpoint=self.target.endpoint_name)
         if self._closed:
             raise ProtocolError("the transport is closed", endpoint=self.target.endpoint_name)
         try:
@@ -110,7 +110,9 @@ class VoiceTransport:
         request: InvokeEndpointWithBidirectionalStreamInput,
         identity: Identity,
     ) -> BidiStream:
-        call = asyncio.create_task(self._invoke(client, request, StreamPlugin(exchange, identity)))
+        plugin = StreamPlugin(exchange, identity)
+        call = asyncio.create_task(self._invoke(client, request, plugin))
+        plugin.never_sent = call.cancel  # the SDK itself would wait without end
         call.add_done_callback(lambda done: _end_exchange(done, exchange))
         try:
             return await self._opened(call, exchange, identity)
@@ -123,10 +125,12 @@ class VoiceTransport:
     async def close(self) -> None:
         """Close every stream and connection; returns within about twice the close deadline. Idempotent."""
         self._closed = True
-        await asyncio.gather(*(stream.close() for stream in tuple(self._streams) if not stream._owns_transport))
-        pool, self._pool, self._client = self._pool, None, None
-        if pool is not None:
-            await pool.close()
+        try:
+            await asyncio.gather(*(stream.close() for stream in tuple(self._streams) if not stream._owns_transport))
+        finally:  # also when cancelled: a connection left open would outlive its event loop
+            pool, self._pool, self._client = self._pool, None, None
+            if pool is not None:
+                await pool.close()
 
     def forget(self, stream: BidiStream) -> None:
         """Drop a stream that is closed."""
@@ -201,7 +205,9 @@ class VoiceTransport:
             exchange.abandon()
         else:
             exchange.withdraw()
-            call.cancel()  # the SDK waits without end for a request that was never sent
+        # Not cancelled at once: the SDK would go on with a task of its own, whose failure nobody hears.
+        await asyncio.wait({call}, timeout=self.settings.close_seconds)
+        call.cancel()
         await asyncio.wait({call})
         if not call.cancelled():
             call.exception()
@@ -213,8 +219,18 @@ def _end_exchange(call: "asyncio.Task[InvokeEndpointWithBidirectionalStreamOutpu
         exchange.fail(unsendable(error))
 
 
-def _check_request(invocation_path: str | None, query_string: str | None, *, endpoint: str) -> None:
-    problems = []
+def _check_request(
+    invocation_path: str | None, query_string: str | None, target_variant: str | None, *, endpoint: str
+) -> None:
+    problems = [
+        f"{name} {value!r} has a character that no header can carry"
+        for name, value in (
+            ("the invocation path", invocation_path),
+            ("the query string", query_string),
+            ("the target variant", target_variant),
+        )
+        if value is not None and not value.isprintable()
+    ]
     if invocation_path is not None and (not invocation_path or invocation_path.startswith("/")):
         problems.append(f"the invocation path {invocation_path!r} must be given without a leading slash")
     if invocation_path is not None and len(invocation_path) > MAX_PATH_CHARACTERS:

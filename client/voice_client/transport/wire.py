@@ -19,7 +19,8 @@ class ClientWire(H2Connection):
     """The client's side of one HTTP/2 connection, without I/O."""
 
     def __init__(self, *, stream_window: int) -> None:
-        super().__init__(H2Configuration(client_side=True, header_encoding="utf-8"))
+        # Latin-1 reads every byte: an odd field in one answer must not end the connection of all the others.
+        super().__init__(H2Configuration(client_side=True, header_encoding="latin-1"))
         self.local_settings = Settings(
             client=True,
             initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: stream_window},

@@ -100,7 +100,7 @@ async def nothing_of_the_transport_left(plane: FaultyPlane) -> Any:
     plane.clear()
     gc.collect()
     gc.unfreeze()
-    for _ in range(200):  # the CRT ends its thread in its own time, once it was told to
+    for _ in range(200):  # a thread of `call_blocking` may be on its way out
         if _threads() <= threads and not _descriptors() - descriptors:
             break
         await asyncio.sleep(0.02)
@@ -120,14 +120,14 @@ def _descriptors() -> set[str]:
             what = str(entry.readlink())
         except OSError:
             continue  # the listing's own
-        if what != "/dev/urandom":  # the CRT's TLS library opens it once a process
+        if what != "/dev/urandom":  # botocore loads the CRT where it is installed; that opens it once a process
             found.add(f"{entry.name} {what}")
     return found
 
 
 @pytest.fixture(scope="module", autouse=True)
-def crt_is_loaded(plane: FaultyPlane) -> None:
-    """Let the CRT open what it keeps open for the whole process."""
+def everything_is_loaded(plane: FaultyPlane) -> None:
+    """Let libraries open what they keep open for the whole process."""
 
     async def open_once() -> None:
         async with plane.transport() as transport:
