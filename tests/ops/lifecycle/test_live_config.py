@@ -6,31 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.local.control_plane.conftest import PingHost, voice_template, wait_for_stack
-from voice_local.control_plane import ControlPlane, ControlPlaneSettings
+from tests.local.control_plane.conftest import voice_template, wait_for_stack
+from voice_local.control_plane import ControlPlane
 from voice_local.identity import LocalIdentity
-from voice_local.isolation import IsolatedClients, isolated_environment
+from voice_local.isolation import isolated_environment
 from voice_ops import live_config as module
 from voice_ops.live_config import StageNotDeployedError, live_config
 
 ClientOf = Callable[[str], Any]
 NAME = "dev-voice-stt"
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    folder = tmp_path_factory.mktemp("plane")
-    host = PingHost(folder)
-    settings = ControlPlaneSettings(container_startup_seconds=60, stop_seconds=5, longest_termination_wait_seconds=0.1)
-    with ControlPlane(host, LocalIdentity(), images_dir=folder / "images", settings=settings) as plane:
-        yield plane
-    for container in host.running():
-        container.stop()
-
-
-@pytest.fixture(scope="module")
-def client(plane: ControlPlane) -> ClientOf:
-    return IsolatedClients(LocalIdentity(), plane.url).of
 
 
 @pytest.fixture

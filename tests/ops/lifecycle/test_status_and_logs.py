@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.local.control_plane.conftest import PingHost, voice_template, wait_for_stack
-from voice_local.control_plane import ControlPlane, ControlPlaneSettings
+from tests.local.control_plane.conftest import voice_template, wait_for_stack
+from voice_local.control_plane import ControlPlane
 from voice_local.identity import LocalIdentity
-from voice_local.isolation import IsolatedClients, connection_variables, leading_elsewhere
+from voice_local.isolation import connection_variables, leading_elsewhere
 from voice_ops import cli_logs, cli_status
 from voice_ops.kept import kept_weights
 from voice_ops.logs import LogLine, NoLogError, in_words, log_lines, seconds_of
@@ -30,22 +30,6 @@ GROUP = f"/aws/sagemaker/Endpoints/{NAME}"
 STREAM = "AllTraffic/i-0123"
 
 ClientOf = Callable[[str], Any]
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    folder = tmp_path_factory.mktemp("plane")
-    host = PingHost(folder)
-    settings = ControlPlaneSettings(container_startup_seconds=60, stop_seconds=5)
-    with ControlPlane(host, LocalIdentity(), images_dir=folder / "images", settings=settings) as plane:
-        yield plane
-    for container in host.running():
-        container.stop()
-
-
-@pytest.fixture(scope="module")
-def client(plane: ControlPlane) -> ClientOf:
-    return IsolatedClients(LocalIdentity(), plane.url).of
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +144,7 @@ def test_following_gives_new_lines_and_none_twice(client: ClientOf, aws: AwsSess
 
 
 def test_every_event_of_the_bridges_contract_has_words() -> None:
-    schema = Path(__file__).parents[2] / "container_assets" / "voxtral_bridge" / "voxtral_bridge" / "log_events.json"
+    schema = Path(__file__).parents[3] / "container_assets" / "voxtral_bridge" / "voxtral_bridge" / "log_events.json"
     for name, described in json.loads(schema.read_text())["$defs"].items():
         fields = {field: 1 for field in described["properties"] if field not in {"time", "level", "event"}}
         level, text = in_words(event(name, **fields))

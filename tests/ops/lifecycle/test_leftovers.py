@@ -1,7 +1,7 @@
 """After a destroy nothing of a stage is left, or it is named with the command that removes it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.control_plane.conftest import PingHost, voice_template, wait_for_stack
-from voice_local.control_plane import ControlPlane, ControlPlaneSettings
+from tests.local.control_plane.conftest import voice_template, wait_for_stack
+from voice_local.control_plane import ControlPlane
 from voice_local.identity import LocalIdentity
 from voice_local.isolation import IsolatedClients, isolated_environment
 from voice_ops import leftovers
@@ -23,22 +23,6 @@ TAGS = [{"Key": "project", "Value": "sagemaker-voice"}, {"Key": "stage", "Value"
 OTHER_STAGE = [{"Key": "project", "Value": "sagemaker-voice"}, {"Key": "stage", "Value": "prod"}]
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/assets:0a1b"
 ROLE = "arn:aws:iam::123456789012:role/voice"
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    folder = tmp_path_factory.mktemp("plane")
-    host = PingHost(folder)
-    settings = ControlPlaneSettings(container_startup_seconds=60, stop_seconds=5)
-    with ControlPlane(host, LocalIdentity(), images_dir=folder / "images", settings=settings) as plane:
-        yield plane
-    for container in host.running():
-        container.stop()
-
-
-@pytest.fixture(scope="module")
-def client(plane: ControlPlane) -> ClientOf:
-    return IsolatedClients(LocalIdentity(), plane.url).of
 
 
 @pytest.fixture
