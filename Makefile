@@ -40,10 +40,14 @@ lint: setup ## Style and types
 	$(PYTHON_BIN)/ruff format --check .
 	$(PYTHON_BIN)/mypy
 
+# What compares times, and what a browser plays, has the machine to itself.
+ALONE := tests/soak/bench tests/soak/browser
+
 soak: setup ## The long tests: many cycles, random cuts, simulated hours
 	@scripts/setup-old-sdks
 	@scripts/setup-browser
-	$(PYTHON_BIN)/pytest -q tests/soak
+	$(PYTHON_BIN)/pytest -q -n 2 --dist loadfile tests/soak $(foreach folder,$(ALONE),--ignore $(folder))
+	$(PYTHON_BIN)/pytest -q $(ALONE)
 
 format: setup ## Put the code in the house's format
 	$(PYTHON_BIN)/ruff check --fix .
