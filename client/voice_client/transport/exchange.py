@@ -193,7 +193,7 @@ class Exchange:
         if self._answer.done():
             return
         fields = {name.lower(): value for name, value in headers}
-        status = fields.pop(":status")
+        status = fields.pop(":status", "")
         if re.fullmatch(r"[1-9][0-9]{2}", status, re.ASCII):
             self._answer.set_result(HttpAnswer(int(status), fields))
         else:

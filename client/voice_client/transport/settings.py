@@ -5,6 +5,9 @@ from pathlib import Path
 
 from voice_client.errors import BadInputError
 
+LARGEST_WINDOW = 2**31 - 1
+"""By RFC 9113, 6.9.1."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamTarget:
@@ -24,7 +27,7 @@ class TransportSettings:
     """Deadlines in seconds and limits in bytes. Nothing in the transport waits without one of them.
 
     Raises:
-        BadInputError: one or more values are not positive; all of them are named.
+        BadInputError: one or more values are not positive, and all of them are named; or the window is too large.
     """
 
     credentials_seconds: float = 15.0
@@ -63,3 +66,7 @@ class TransportSettings:
         wrong = [f"{name} = {getattr(self, name)!r}" for name in self.__slots__ if not getattr(self, name) > 0]
         if wrong:
             raise BadInputError(f"transport settings must be positive: {', '.join(wrong)}")
+        if self.receive_window_bytes > LARGEST_WINDOW:
+            raise BadInputError(
+                f"receive_window_bytes = {self.receive_window_bytes} is more than HTTP/2 can say ({LARGEST_WINDOW})"
+            )

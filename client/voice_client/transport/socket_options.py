@@ -5,6 +5,9 @@ import socket
 
 from voice_client.transport.settings import TransportSettings
 
+_DAY = 86_400.0
+"""In seconds. The system counts TCP_USER_TIMEOUT in an int of milliseconds, which some weeks would overflow."""
+
 
 def watch_peer(connected: socket.socket, settings: TransportSettings) -> None:
     """Let TCP ask after a silent peer, and on Linux give up when sent bytes are not acknowledged.
@@ -18,7 +21,7 @@ def watch_peer(connected: socket.socket, settings: TransportSettings) -> None:
         ("TCP_KEEPALIVE", settings.keepalive_idle_seconds),  # macOS's name for the one above
         ("TCP_KEEPINTVL", settings.keepalive_interval_seconds),
         ("TCP_KEEPCNT", settings.keepalive_probes),
-        ("TCP_USER_TIMEOUT", round(settings.unacknowledged_seconds * 1000)),
+        ("TCP_USER_TIMEOUT", round(min(settings.unacknowledged_seconds, _DAY) * 1000)),
     ):
         if (option := getattr(socket, name, None)) is not None:
             options.append((socket.IPPROTO_TCP, option, value))

@@ -11,23 +11,25 @@ from h2.events import ConnectionTerminated, Event
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
+from voice_client.transport.settings import LARGEST_WINDOW
+
 _DEFAULT_WINDOW = 65_535
-_LARGEST_WINDOW = 2**31 - 1
 
 
 class ClientWire(H2Connection):
     """The client's side of one HTTP/2 connection, without I/O."""
 
     def __init__(self, *, stream_window: int) -> None:
-        # Latin-1 reads every byte: an odd field in one answer must not end the connection of all the others.
-        super().__init__(H2Configuration(client_side=True, header_encoding="latin-1"))
+        # An odd field in one answer is that stream's affair (RFC 9113, 8.1.1), but h2 would end the connection and all
+        # its streams with it. So fields are not judged here, and read as Latin-1, which knows every byte.
+        super().__init__(H2Configuration(client_side=True, header_encoding="latin-1", validate_inbound_headers=False))
         self.local_settings = Settings(
             client=True,
             initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: stream_window},
         )
         self.initiate_connection()
         # Each stream's own window bounds what it may hold; one that nobody reads must not stop its siblings.
-        self.increment_flow_control_window(_LARGEST_WINDOW - _DEFAULT_WINDOW)
+        self.increment_flow_control_window(LARGEST_WINDOW - _DEFAULT_WINDOW)
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
         event = ConnectionTerminated()

@@ -87,8 +87,18 @@ async def leaves_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         pass
 
 
-@pytest.mark.parametrize("behave", [closes_at_once, takes_no_stream, talks_nonsense, leaves_at_once])
-async def test_a_server_that_takes_no_stream_is_not_tried_for_ever(behave: Behaviour, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("behave", "said"),
+    [
+        (closes_at_once, "the server closed it"),
+        (takes_no_stream, "the server takes no stream"),
+        (talks_nonsense, "no connection within"),  # h2 waits for the end of a frame before it judges its length
+        (leaves_at_once, "the server is leaving: ENHANCE_YOUR_CALM"),
+    ],
+)
+async def test_a_server_that_takes_no_stream_is_not_tried_for_ever(
+    behave: Behaviour, said: str, tmp_path: Path
+) -> None:
     connections = 0
 
     async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,9 +107,41 @@ async def test_a_server_that_takes_no_stream_is_not_tried_for_ever(behave: Behav
         await behave(reader, writer)
 
     async with served(counted, tmp_path, connect_seconds=0.5) as transport, asyncio.timeout(5):
-        with pytest.raises((ConnectError, ConnectionLostError)):
+        with pytest.raises((ConnectError, ConnectionLostError), match=said):
             await transport.open_stream("echo")
     assert connections <= 2
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b"", b"\x17\x03\x03\x40\x00half of a record", b"\x17\x03\x03\x00\x20" + b"q" * 32, b"no record of TLS at all"],
+)
+async def test_a_tls_connection_that_ends_in_any_way_is_a_loss(last: bytes, tmp_path: Path) -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = wire()
+        writer.write(connection.data_to_send())
+        while data := await reader.read(65536):
+            for event in connection.receive_data(data):
+                match event:
+                    case RequestReceived(stream_id=int() as stream):
+                        connection.send_headers(stream, [(":status", "200")])
+                    case DataReceived():
+                        if last:
+                            tcp = writer.transport._ssl_protocol._transport  # type: ignore[attr-defined]
+                            tcp.write(last)
+                            tcp.close()
+                        else:
+                            writer.close()  # close_notify, and no GOAWAY
+            if not writer.is_closing():
+                writer.write(connection.data_to_send())
+
+    async with served(behave, tmp_path, close_seconds=0.5) as transport, asyncio.timeout(5):
+        stream = await transport.open_stream("echo")
+        await stream.send_text("end it")
+        with pytest.raises(ConnectionLostError):
+            await anext(stream)
+        with pytest.raises(ConnectionLostError):
+            await stream.send_text("x")
 
 
 async def test_a_server_that_breaks_the_protocol_is_told_and_named(tmp_path: Path) -> None:

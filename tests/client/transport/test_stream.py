@@ -229,6 +229,8 @@ async def test_two_readers_are_told(platform: Any) -> None:
 def test_settings_name_every_bad_value() -> None:
     with pytest.raises(BadInputError, match=r"connect_seconds = 0.*inbox_bytes = -1"):
         TransportSettings(connect_seconds=0, inbox_bytes=-1)
+    with pytest.raises(BadInputError, match="receive_window_bytes"):
+        TransportSettings(receive_window_bytes=2**31)
 
 
 def test_the_environment_is_left_alone(platform: Any, tmp_path: Path) -> None:
