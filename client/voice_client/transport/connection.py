@@ -117,8 +117,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         for event in events:
             self._handle(event)
+        stuck = not self.writable  # before the flush: then there are only answers in it, no stream's data
         written = self._flush()
-        if not self.writable:
+        if stuck:
             self._untaken += written
             if self._untaken > _UNTAKEN_ANSWER_BYTES:
                 self._end("the server asks on and takes no answer")

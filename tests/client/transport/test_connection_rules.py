@@ -208,6 +208,28 @@ async def test_a_server_that_asks_on_and_takes_no_answer_is_left(pair: Pair, mon
         exchange.raise_failure()
 
 
+async def test_what_streams_send_is_not_taken_for_answers(pair: Pair) -> None:
+    """A window that opens wide lets megabytes out at once, more than the socket's buffer takes."""
+    exchange, _ = await pair.opened()
+    await pair.settle()
+    exchange.write(bytes(8_000_000))
+    await pair.settle()
+    take = pair.write
+
+    def take_and_be_full(data: bytes) -> None:
+        take(data)
+        pair.connection.pause_writing()
+
+    pair.write = take_and_be_full  # type: ignore[method-assign]
+    pair.server.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 9_000_000})
+    pair.server.increment_flow_control_window(9_000_000)
+    pair.say(pair.server.data_to_send())
+    assert len(pair.written) > 7_000_000
+    pair.say(PING * 10)
+    assert exchange.failure is None
+    assert not pair.gone
+
+
 async def test_unread_crumbs_become_few_objects(pair: Pair) -> None:
     exchange, number = await pair.opened()
     crumb = DataFrame(number, b"x").serialize()
