@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from voice_client.blocking import call_blocking
 from voice_client.errors import (
@@ -33,7 +34,10 @@ _STAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENDPOINT_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
 """SageMaker's own rule for the name of an endpoint."""
 
-_NO_REGION_ADVICE = "Give --region, set AWS_REGION, or set a region in the AWS profile"
+_NO_REGION_ADVICE = (
+    "Give --region, set AWS_REGION, or set a region in the AWS profile; "
+    'for a local cloud that runs: eval "$(voice local env)"'
+)
 _CREDENTIAL_CODES = {
     "UnrecognizedClientException": "the access key is unknown",
     "InvalidClientTokenId": "the access key is unknown",
@@ -143,13 +147,20 @@ def _parameters(session: Any, path: str, region: str) -> Mapping[str, str]:
     except ClientError as error:
         raise _service_error(error, path) from error
     except (ConnectionError, HTTPClientError) as error:
-        raise ConnectError(
-            f"cannot reach SSM in {region}: {error}", advice="Check the region and the network"
-        ) from error
+        raise ConnectError(f"cannot reach SSM in {region}: {error}", advice=_unreachable_advice()) from error
     except ValueError as error:  # what botocore raises for a region or URL that cannot be one
         raise BadInputError(f"cannot ask SSM in {region}: {error}") from error
     except BotoCoreError as error:
         raise CredentialsError(f"cannot ask SSM in {region}: {error}") from error
+
+
+def _unreachable_advice() -> str:
+    if urlsplit(os.environ.get("AWS_ENDPOINT_URL", "")).hostname in {"127.0.0.1", "localhost"}:
+        return (
+            "AWS_ENDPOINT_URL leads to a local cloud that does not run any more: start one (voice local up --deploy), "
+            'then eval "$(voice local env)"'
+        )
+    return "Check the region and the network"
 
 
 def _service_error(error: Any, path: str) -> VoiceError:

@@ -244,7 +244,10 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line a cloud, without its keys.")] = False,
 ) -> None:
     """List the local clouds that run on this machine."""
-    for running in running_clouds():
+    clouds = running_clouds()
+    if not clouds:
+        typer.echo("No local cloud runs on this machine: start one with `voice local up`.", err=True)
+    for running in clouds:
         cloud = running.cloud
         if as_json:
             keys = {"cloud": {"access_key", "secret_key", "admin_token"}}
@@ -262,6 +265,7 @@ def down(
         process = running.process()
         if process is None:
             continue
+        typer.echo(f"ending the local cloud of process {running.pid}, {STOP_SECONDS:.0f} s at most", err=True)
         process.terminate()
         try:
             process.wait(STOP_SECONDS)

@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
 from stacks.names import Service, endpoint_name
 from voice_ops.errors import OpsError
+from voice_ops.session import local_endpoint, unreachable_advice
 
 type ClientOf = Callable[[str], Any]
 """Returns the boto3 client of a service, such as `boto3.Session().client`."""
@@ -145,9 +146,9 @@ def asking(service: str, about: str) -> Iterator[None]:
             f"{advice}"
         ) from error
     except BotoCoreError as error:
-        raise AwsCallError(
-            f"{service} could not be asked about {about}: {error}; check credentials, region and network"
-        ) from error
+        away = isinstance(error, EndpointConnectionError) and local_endpoint() is not None
+        advice = unreachable_advice() if away else "check credentials, region and network"
+        raise AwsCallError(f"{service} could not be asked about {about}: {error}; {advice}") from error
 
 
 def _of_type(resources: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -169,7 +169,7 @@ def _s(fields: dict[str, Any], name: str) -> str:
 
 _WORDS: dict[str, Any] = {
     "session_opened": lambda f: f"session opened on {f.get('path')}, {f.get('sessions')} open now",
-    "session_first_delta": lambda f: f"first words after {_s(f, 'seconds')}",
+    "session_first_delta": lambda f: f"first message of the model after {_s(f, 'seconds')}",
     "session_done": lambda f: f"done: {_s(f, 'audio_seconds')} of audio, {_s(f, 'seconds')} after it began",
     "session_error": lambda f: f"session error {f.get('code')}, on the side of {f.get('side')}",
     "session_closed": _closed,

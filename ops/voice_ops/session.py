@@ -63,7 +63,7 @@ class NoRegionError(AwsError):
     def __init__(self) -> None:
         super().__init__(
             "no AWS region is set: set AWS_REGION or the profile's region, or write `region` into the stage's "
-            "settings in cdk.json"
+            'settings in cdk.json; for a local cloud that runs: eval "$(voice local env)"'
         )
 
 
@@ -179,6 +179,16 @@ def local_endpoint(environment: Mapping[str, str] | None = None) -> str | None:
     return given if on_this_machine else None
 
 
+def unreachable_advice() -> str:
+    """Return what to do when nothing answers."""
+    if local_endpoint() is None:
+        return "check the network, the proxy and the region"
+    return (
+        "AWS_ENDPOINT_URL leads to a local cloud that does not run any more: start one (voice local up --deploy), "
+        'then eval "$(voice local env)"'
+    )
+
+
 def error_code(error: ClientError) -> str:
     """Return the service's code of an error, such as `AccessDeniedException`; empty when it gave none."""
     return str(error.response.get("Error", {}).get("Code", ""))
@@ -234,7 +244,7 @@ def _of_missing_credentials(_error: Any, doing: str) -> AwsError:
 
 
 def _of_network(error: Any, doing: str) -> AwsError:
-    return UnreachableError(f"no answer, {doing}: {error}; check the network, the proxy and the region")
+    return UnreachableError(f"no answer, {doing}: {error}; {unreachable_advice()}")
 
 
 def _of_wrong_arguments(_error: Any, _doing: str) -> None:

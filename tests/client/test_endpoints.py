@@ -171,9 +171,14 @@ async def test_what_the_service_refuses(
     assert told.value.request_id == "r-1"
 
 
-async def test_a_service_that_cannot_be_reached() -> None:
-    with pytest.raises(ConnectError, match="SSM"):
+@pytest.mark.parametrize(
+    ("url", "advice"), [("http://127.0.0.1:1", "voice local up"), ("http://no-such-host.invalid", "network")]
+)
+async def test_a_service_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, url: str, advice: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    with pytest.raises(ConnectError, match="SSM") as told:
         await resolve_endpoint("stt", stage="dev", region="eu-west-1")
+    assert advice in told.value.advice
 
 
 async def test_a_service_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:

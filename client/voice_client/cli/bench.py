@@ -340,6 +340,8 @@ def _bench(
     except (KeyboardInterrupt, typer.Exit) as end:
         if any(sample.measured for step in measured.steps for sample in step.samples):
             written.write(measured, interrupted=True)
+        elif isinstance(end, KeyboardInterrupt):
+            say("broken off before anything was measured: no report")
         if isinstance(end, KeyboardInterrupt):
             raise typer.Exit(130) from None
         raise

@@ -96,5 +96,5 @@ def language_code(name: str | None) -> str | None:
 def _unknown(kind: str, given: str, known: Iterable[str]) -> BadInputError:
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(given.strip().lower(), names, n=1, cutoff=0.6)
-    meant = f": did you mean {names[close[0]]}?" if close else ""
-    return BadInputError(f"there is no {kind} {given!r}{meant}", advice=f"Known are {', '.join(names.values())}")
+    meant = f"Did you mean {names[close[0]]}? " if close else ""
+    return BadInputError(f"there is no {kind} {given!r}", advice=f"{meant}Known are {', '.join(names.values())}")

@@ -55,7 +55,8 @@ def main(
         sys.exit(INTERRUPTED)
     except DemoError as error:
         console.print(f"\n[red]The demo failed:[/red] {error}", markup=True, soft_wrap=True)
-        console.print(f"The logs are in {options.build_dir}; first look at {error.log}.", soft_wrap=True)
+        first = f"; first look at {error.log}" if error.log.exists() else ""
+        console.print(f"The logs are in {options.build_dir}{first}.", soft_wrap=True)
         sys.exit(1)
     path = options.build_dir / "report.json"
     report.write(path)

@@ -86,7 +86,7 @@ def test_speech_as_json_in_the_default_file(voice_here: Any, tts: Any) -> None:
 def test_a_wrong_voice_is_2_with_a_suggestion(voice_here: Any, tts: Any) -> None:
     result = voice_here("speak", "Hi.", "--voice", "Vivain", *tts.options, **tts.environment)
     assert result.returncode == 2
-    assert "did you mean Vivian?" in result.stderr
+    assert "Did you mean Vivian?" in result.stderr
     assert list(voice_here.home.iterdir()) == []
 
 

@@ -71,7 +71,7 @@ def test_all_problems_are_told_together_with_suggestions() -> None:
     told = str(error.value)
     for part in ("German", "501 characters", "9 is not within", "gone.wav cannot be read", "clones none", "exclude"):
         assert part in told
-    with pytest.raises(BadInputError, match="did you mean Vivian"):
+    with pytest.raises(BadInputError, match="Did you mean Vivian"):
         Manner.checked(model=CUSTOM, voice="Vivain")
 
 

@@ -201,6 +201,59 @@ async def test_a_stream_that_ended_while_idle_is_replaced(tts_wire: Any, tts_ser
     assert len(endpoint.streams) == 2
 
 
+async def test_a_listener_that_ends_at_any_moment_leaves_no_stream(tts_server: Any) -> None:
+    endpoint = tts_server.endpoint()
+    async with Synthesizer(endpoint, model=MODEL) as voice:
+        for turns in range(120):
+            listening = asyncio.create_task(listen(voice.speak("One two.")))
+            for _ in range(turns % 12):
+                await asyncio.sleep(0)
+            if turns % 2:
+                await voice.cancel()
+            listening.cancel()
+            await asyncio.wait([listening])
+        assert bytes_by_sentence(await listen(voice.speak("Next."))) == {0: WORD_BYTES}
+    # What was not closed would be told by the readers that are left.
+
+
+async def test_a_stream_that_opened_for_someone_who_has_gone_is_for_the_next(tts_server: Any) -> None:
+    endpoint, opened = tts_server.endpoint(), asyncio.Event()
+
+    async def opener() -> Any:
+        stream = await endpoint()
+        send = stream.send_text
+
+        async def send_text(text: str, /) -> None:
+            await send(text)
+            opened.set()
+
+        stream.send_text = send_text
+        return stream
+
+    async with Synthesizer(opener, model=MODEL) as voice:
+        voice.streams.leave()
+        opened.clear()
+        waiting = asyncio.create_task(voice.ready())
+        await opened.wait()
+        for _ in range(3):  # the opening is over, and who waits for it is about to be told
+            waiting.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait([waiting])
+        await voice.ready()
+    assert len(endpoint.streams) == 2
+
+
+async def test_a_closed_synthesizer_opens_nothing(tts_server: Any) -> None:
+    endpoint = tts_server.endpoint()
+    async with Synthesizer(endpoint, model=MODEL) as voice:
+        pass
+    with interrupted(ProtocolError, "closed"):
+        await listen(voice.speak("Hello."))
+    with pytest.raises(ProtocolError, match="closed"):
+        await voice.ready()
+    assert len(endpoint.streams) == 1
+
+
 @pytest.mark.parametrize("text", ["", "  \n "])
 async def test_no_text_is_bad_input(text: str, tts_server: Any) -> None:
     async with Synthesizer(tts_server.endpoint(), model=MODEL) as voice:
@@ -211,8 +264,8 @@ async def test_no_text_is_bad_input(text: str, tts_server: Any) -> None:
 @pytest.mark.parametrize(
     ("voice", "language", "message"),
     [
-        ("Vivain", None, "did you mean Vivian"),
-        (None, "Englisch", "did you mean English"),
+        ("Vivain", None, "Did you mean Vivian"),
+        (None, "Englisch", "Did you mean English"),
         (None, "tlh", "no language 'tlh'"),
     ],
 )
@@ -303,6 +356,44 @@ class TestServersThatMisbehave:
     async def test_a_voice_that_stops_halfway(self, scripted: Callable[..., Any]) -> None:
         with interrupted(DeadlineError, "no more audio within"):
             await self.speak(scripted, [self.START, bytes(100)], next_audio=0.2)
+
+    @pytest.mark.parametrize("frame", ['{"type": "ping"}', b"", START])
+    async def test_signs_of_life_are_no_audio(self, frame: str | bytes, scripted: Callable[..., Any]) -> None:
+        async def behave(socket: ServerConnection) -> None:
+            async for message in socket:
+                while "input.done" in str(message):
+                    await socket.send(frame)
+                    await asyncio.sleep(0.02)
+
+        limits = SynthesizerSettings(first_audio=0.2)
+        async with Synthesizer(await scripted(behave), model=MODEL, retry=None, settings=limits) as voice:
+            with interrupted(DeadlineError, "no audio within"):
+                await listen(voice.speak("Hello there."))
+
+    async def test_streams_that_end_as_soon_as_they_are_open(self) -> None:
+        opened = 0
+
+        class Gone:
+            async def send_text(self, text: str, /) -> None:
+                await asyncio.sleep(0)
+
+            async def __aiter__(self) -> Any:
+                for _ in ():
+                    yield _
+
+            async def end_input(self) -> None: ...
+
+            async def close(self) -> None: ...
+
+        async def opener() -> Gone:
+            nonlocal opened
+            opened += 1
+            return Gone()
+
+        async with Synthesizer(opener, model=MODEL, retry=QUICK_RETRY) as voice:
+            with interrupted(ConnectionLostError):
+                await listen(voice.speak("Hello there."))
+        assert opened <= QUICK_RETRY.attempts + 2
 
     async def test_silence_in_front_counts_for_the_first_sound(self, scripted: Callable[..., Any]) -> None:
         silence, tone = bytes(24_000), b"\x00\x40" * 1000
