@@ -55,10 +55,12 @@ class RunProgress:
         self._values, self._utterances, self._failed = [], 0, 0
         self._label = f"step {number + 1} of {of}: {step.streams} stream{'s' if step.streams > 1 else ''}"
         self._began = time.monotonic()
-        if self._bars is not None:
+        planned = self._plan.ramp + self._plan.warm_up + self._plan.duration
+        if self._bars is None:
+            say(f"{self._label}, {planned:.0f} s and what is under way by then")
+        else:
             if self._task is not None:
                 self._bars.remove_task(self._task)
-            planned = self._plan.ramp + self._plan.warm_up + self._plan.duration
             self._task = self._bars.add_task(self._label, total=planned)
 
     def sample(self, sample: Sample) -> None:
