@@ -18,7 +18,7 @@ class WholeFile:
         path: the file to be.
 
     Raises:
-        BadInputError: on entering: the folder is missing or cannot be written to.
+        BadInputError: on entering: the folder is missing or cannot be written to; on leaving: the disk is full.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -43,12 +43,15 @@ class WholeFile:
         assert self._file is not None, "left before it was entered"  # noqa: S101
         assert self._temporary is not None  # noqa: S101
         try:
-            self._file.close()
+            self._file.close()  # fails when the disk is full
             if kind is None:
                 # mkstemp makes the file for its owner only; a result has the rights any new file has.
                 mask = os.umask(0)
                 os.umask(mask)
                 self._temporary.chmod(0o666 & ~mask)
                 self._temporary.replace(self.path)
+        except OSError as failure:
+            if kind is None:
+                raise BadInputError(f"{self.path} cannot be written: {failure.strerror or failure}") from failure
         finally:
             self._temporary.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ class LiveText:
 
     def __init__(self, *, shown: bool = True) -> None:
         self._live = None
-        if shown and sys.stderr.isatty():
+        if shown and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415 - slow to load, and scripts never see it
             from rich.live import Live  # noqa: PLC0415
 

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from voice_client.cli import options
-from voice_client.cli.failure import run
+from voice_client.cli.failure import report, run
+from voice_client.errors import BadInputError
 
 DEFAULT_FILE = Path("speech.wav")
 
@@ -117,16 +118,21 @@ def speak(
         voice speak "How are you today?" --stage prod --json
     """
 
-    async def say_it() -> None:
-        # Decoders and sessions take most of a second to load, which `--help` shall not.
-        from voice_client.cli.speaking import SpeakJob, speak_it  # noqa: PLC0415
-        from voice_client.cli.spoken_text import text_of  # noqa: PLC0415
+    # Decoders and sessions take most of a second to load, which `--help` shall not.
+    from voice_client.cli.speaking import SpeakJob, speak_it  # noqa: PLC0415
+    from voice_client.cli.spoken_text import text_of  # noqa: PLC0415
 
+    try:
+        known = text_of(text, file)  # outside the event loop: in it, Ctrl-C would not end the wait for a named pipe
+    except BadInputError as error:
+        raise typer.Exit(report(error)) from error
+
+    async def say_it() -> None:
         place = options.where(
             stage=stage, endpoint=endpoint, region=region, endpoint_url=endpoint_url, ca_bundle=ca_bundle, model=model
         )
         job = SpeakJob(
-            text=text_of(text, file),
+            text=known,
             output=output or (None if play else DEFAULT_FILE),
             pipe_format=pipe_format,
             play=play,

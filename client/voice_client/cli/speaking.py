@@ -58,7 +58,7 @@ class SpeakJob:
         to_pipe = str(self.output) == STDOUT
         if to_pipe and self.as_json:
             problems.append(BadInputError("--json and -o - exclude each other: both write to standard output"))
-        if to_pipe and sys.stdout.isatty():
+        if to_pipe and sys.stdout is not None and sys.stdout.isatty():
             problems.append(
                 BadInputError("audio is not written to a terminal", advice="Pipe it into a player, or name a file")
             )

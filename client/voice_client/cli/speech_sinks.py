@@ -96,12 +96,15 @@ async def file_sink(path: Path) -> AsyncIterator[FileSink]:
     """Write a file that appears when the block ends well.
 
     Raises:
-        BadInputError: an ending that is not known, or a place that cannot be written to.
+        BadInputError: an ending that is not known, a place that cannot be written to, or a full disk.
     """
-    with speech_file(path, rate=SAMPLE_RATE_HZ) as file:
-        sink = FileSink(file)
-        yield sink
-        sink.settle()
+    try:
+        with speech_file(path, rate=SAMPLE_RATE_HZ) as file:
+            sink = FileSink(file)
+            yield sink
+            sink.settle()
+    except OSError as error:  # what fails on the network is a VoiceError
+        raise BadInputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @asynccontextmanager
@@ -122,9 +125,11 @@ async def pipe_sink(kind: Literal["wav", "raw"]) -> AsyncIterator[PipeSink]:
     """Write to standard output, behind a WAV header of unknown length or without one.
 
     Raises:
-        BadInputError: standard output is a terminal.
+        BadInputError: standard output is a terminal, or takes nothing.
         PipeClosedError: whoever read it has gone.
     """
+    if sys.stdout is None:
+        raise BadInputError("there is no standard output to write to")
     if sys.stdout.isatty():
         raise BadInputError(
             "audio is not written to a terminal", advice="Pipe it into a player, or give -o a file name"
@@ -158,6 +163,8 @@ async def _standard_output() -> AsyncIterator[Write]:
                     loop.remove_writer(descriptor)
             except BrokenPipeError as error:
                 raise PipeClosedError from error
+            except OSError as error:
+                raise BadInputError(f"standard output cannot be written: {error.strerror or error}") from error
 
     try:
         yield write

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from voice_client.errors import BadInputError
-from voice_client.session import Speech
+from voice_client.session import Speech, SynthesizerSettings
 
 STDIN = "-"
 
@@ -18,6 +18,7 @@ PAUSE_SECONDS = 0.4
 words of a language model come every few hundredths of a second."""
 
 _READ_BYTES = 4096
+_READ_AHEAD = 4
 _END_MARKS = tuple(".!?:;\u2026\u3002\uff01\uff1f\"'\u201d\u2019\u00bb)")
 
 
@@ -35,21 +36,32 @@ def text_of(text: str | None, file: Path | None) -> str | None:
         return None
     if file is None:
         return text
+    longest = SynthesizerSettings().longest_text
     try:
-        return file.read_text(encoding="utf-8-sig")
+        with file.open(encoding="utf-8-sig") as opened:
+            known = opened.read(longest + 1)  # what never ends, such as /dev/zero, would fill the memory
     except OSError as error:
         raise BadInputError(f"{file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{file} is no UTF-8 text (at byte {error.start})") from error
+    if len(known) > longest:
+        raise BadInputError(
+            f"{file} has more than {longest} characters, which are spoken at once at most",
+            advice="Speak it in parts, or through standard input",
+        )
+    return known
 
 
 async def push_stdin(speech: Speech) -> None:
     """Push standard input into a speech as it comes, and end the speech with it.
 
     Raises:
-        BadInputError: it is no UTF-8 text.
+        BadInputError: it is no UTF-8 text, or too much.
     """
-    pieces = _read_stdin()
+    if sys.stdin is None:
+        speech.interrupt()
+        raise BadInputError("there is no standard input to read from")
+    pieces = _Pieces(sys.stdin.fileno())
     decoder = codecs.getincrementaldecoder("utf-8")()
     whole_lines = sys.stdin.isatty()  # what is typed is meant when Enter is pressed
     behind_mark = False
@@ -74,27 +86,38 @@ async def push_stdin(speech: Speech) -> None:
     except UnicodeDecodeError as error:
         speech.interrupt()
         raise BadInputError("standard input is no UTF-8 text") from error
+    except BadInputError:
+        speech.interrupt()
+        raise
     finally:
         speech.end()
 
 
-def _read_stdin() -> "asyncio.Queue[bytes | None]":
-    """Return a queue that a thread fills; None is the end.
+class _Pieces:
+    """What a descriptor brings, read by a thread; a few pieces are read ahead.
 
-    The thread is a daemon that reads the descriptor: a read that never comes back holds up neither Ctrl-C nor the end.
+    The thread is a daemon: a read that never comes back holds up neither Ctrl-C nor the end.
     """
-    loop = asyncio.get_running_loop()
-    pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    def read() -> None:
+    def __init__(self, descriptor: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_READ_AHEAD)
+        threading.Thread(target=self._read, args=(descriptor,), name="voice: standard input", daemon=True).start()
+
+    async def get(self) -> bytes | None:
+        """Return the next piece, None at the end; may be cancelled."""
+        piece = await self._pieces.get()
+        self._room.release()
+        return piece
+
+    def _read(self, descriptor: int) -> None:
         piece: bytes | None = b"-"
         while piece:
+            self._room.acquire()
             try:
-                piece = os.read(sys.stdin.fileno(), _READ_BYTES)
+                piece = os.read(descriptor, _READ_BYTES)
             except OSError:
                 piece = b""
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                loop.call_soon_threadsafe(pieces.put_nowait, piece or None)
-
-    threading.Thread(target=read, name="voice: standard input", daemon=True).start()
-    return pieces
+                self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece or None)

@@ -13,7 +13,11 @@ def check_writable(path: Path) -> None:
     Raises:
         BadInputError: it is a folder, or its folder is missing or cannot be written to.
     """
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise BadInputError(f"{path} cannot be written: {error.strerror or error}") from error
+    if is_folder:
         raise BadInputError(f"{path} is a folder; give the name of a file")
     if not path.parent.is_dir():
         raise BadInputError(f"{path} cannot be written: there is no folder {path.parent}")

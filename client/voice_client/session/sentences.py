@@ -8,7 +8,6 @@ splitter, made to rather not split than split wrongly); what it misses for speec
 """
 
 import re
-from collections.abc import Iterator
 
 import sentencex
 
@@ -18,7 +17,7 @@ _CLOSING = "\"'”’»›」』）)\\]】*_"
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _MARK = re.compile(
     # Chinese and Japanese end marks need no space after them; neither does an empty line or an item of a list.
-    rf"(?:[。！？]+[{_CLOSING}]*)|(?:[.!?…]+[{_CLOSING}]*(?=\s))|(?:[!?…]+[{_CLOSING}]*(?=[{_CJK}]))"
+    rf"(?:[。！？]+[{_CLOSING}]*)|(?:(?<![.!?…])[.!?…]++[{_CLOSING}]*+(?=\s))|(?:(?<![!?…])[!?…]++[{_CLOSING}]*+(?=[{_CJK}]))"
     r"|(?:\n[^\S\n]*\n\s*)|(?:\n(?=\s*(?:[-*•]|\d{1,3}[.)])\s))"
 )
 _NEXT_WORD = re.compile(rf"\s*(?:(\S+)\s|(\S{{24}})|([{_CJK}]))")
@@ -39,6 +38,7 @@ _LATIN = ("en", "de", "fr", "es", "pt", "it")
 _WORDS = re.compile(r"\w")
 _CLAUSE = re.compile(r"[,;:—]\s|[，；：、]")
 _SPACE = re.compile(r"\s")
+_SPACES = re.compile(r"\s*")
 _LOOKAHEAD = 64
 """Characters after which every mark before them has been decided."""
 
@@ -61,36 +61,40 @@ class SentenceSplitter:
 
     def push(self, text: str) -> list[str]:
         """Add text; return the sentences whose end is known by it, in order, as they are to be spoken."""
-        self._text += text
-        return list(self._take(whole=False))
+        self._text = self._text + text if self._text else text.lstrip()
+        return self._take(whole=False)
 
     def flush(self) -> list[str]:
         """Return what is left, as if the text ended here."""
-        found = list(self._take(whole=True))
+        found = self._take(whole=True)
         rest, self._text, self._decided = self._text, "", 0
         last = speakable(rest)
         return [*found, last] if last else found
 
-    def _take(self, *, whole: bool) -> Iterator[str]:
-        while (end := self._sentence_end(whole=whole)) is not None:
-            raw, self._text, self._decided = self._text[:end], self._text[end:].lstrip(), 0
-            if sentence := speakable(raw):
-                yield sentence
+    def _take(self, *, whole: bool) -> list[str]:
+        found, begin = [], 0
+        # Marks beyond the window are not looked at, so that a long text takes time in proportion to its length.
+        window = self._longest + 2 * _LOOKAHEAD
+        while (end := self._sentence_end(self._text[begin : begin + window], whole=whole)) is not None:
+            if sentence := speakable(self._text[begin : begin + end]):
+                found.append(sentence)
+            begin, self._decided = _SPACES.match(self._text, begin + end).end(), 0  # type: ignore[union-attr]
+        self._text = self._text[begin:]
+        return found
 
-    def _sentence_end(self, *, whole: bool) -> int | None:
+    def _sentence_end(self, text: str, *, whole: bool) -> int | None:
         """Return where the first sentence ends, None when that is not known yet."""
-        text = self._text[: self._longest + 2 * _LOOKAHEAD]  # marks beyond it are not looked at
-        room = self._longest if whole else self._longest + _LOOKAHEAD
+        too_long = len(text) > self._longest + _LOOKAHEAD or (whole and len(text.rstrip()) > self._longest)
         for mark in _MARK.finditer(text, self._decided):
             if mark.end() > self._longest:
                 break
             word = _NEXT_WORD.match(text, mark.end())
             if word is None and not whole:
-                return None if len(text) <= room else self._cut(text)
+                return self._cut(text) if too_long else None
             if self._ends(text[: word.end() if word is not None else None], mark):
                 return mark.end()
             self._decided = mark.end()
-        return self._cut(text) if len(text.rstrip()) > room else None
+        return self._cut(text) if too_long else None
 
     def _ends(self, text: str, mark: re.Match[str]) -> bool:
         """Whether a mark ends the sentence, given the text up to the word after it."""
@@ -112,6 +116,8 @@ class SentenceSplitter:
 
     def _cut(self, text: str) -> int:
         """Return where a sentence that is too long is cut."""
+        if len(before_gap := text[: self._longest + _LOOKAHEAD].rstrip()) <= self._longest:
+            return len(before_gap)  # nothing but space makes it long
         for pattern in (_CLAUSE, _SPACE):
             # Not in the first half: a crumb at the front would sound worse than a cut at a later space.
             ends = [match.end() for match in pattern.finditer(text, 0, self._longest)]

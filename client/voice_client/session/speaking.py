@@ -8,7 +8,6 @@ from voice_client.audio.pcm import SampleAligner
 from voice_client.audio.tempo import Pace
 from voice_client.errors import ConnectionLostError, DeadlineError, ModelError, ProtocolError, VoiceError
 from voice_client.protocol import speech
-from voice_client.session.connection import Received
 from voice_client.session.ending import end_tasks
 from voice_client.session.events import Notice, Restarted, SpeechChunk
 from voice_client.session.outlet import Outlet
@@ -131,13 +130,14 @@ class Speaking:
 
     async def _ask(self, stream: SpeechStream) -> None:
         """Ask for each sentence when it is known, though not too many before their turn."""
+        first = self._sent
         while await self._text.has(self._sent):
             while self._sent > self.done + self._settings.sentences_ahead:
                 self._progress.clear()
                 await self._progress.wait()
             if self._sent > self.done and self._streams.worn(stream):
                 return  # the next sentence would outlive the stream
-            if self._sent == self.done and (stream.connection.ended or self._streams.worn(stream)):
+            if self._sent == self.done > first and (stream.connection.ended or self._streams.worn(stream)):
                 self._streams.leave()  # it ended while there was nothing to say
                 return
             self._measures.asked(self._clock.now())
@@ -154,9 +154,11 @@ class Speaking:
         aligner, pace = SampleAligner(), self._pace()
         received = part = 0  # bytes; some releases cut a sentence into parts, each with its own start and end
         started = False
+        due = self._due(heard=False)
         while True:
-            got = await self._next(stream, heard=received > 0)
-            match got.event:
+            match await self._next(stream, due, heard=received > 0):
+                case speech.Audio(b""):
+                    continue
                 case speech.Audio(data):
                     received += len(data)
                     part += len(data)
@@ -166,6 +168,7 @@ class Speaking:
                             f"far longer than its {len(text)} characters take"
                         )
                     await self._hand_on(pace.change(aligner.align(data)))
+                    due = self._due(heard=True)
                 case speech.AudioStart(sample_rate=rate):
                     started, stream.fresh, part = True, False, 0
                     if rate not in {None, speech.SAMPLE_RATE_HZ}:
@@ -206,14 +209,22 @@ class Speaking:
                 f"sentence {self.done + 1}: {received} bytes of audio arrived but {end.total_bytes} were sent"
             )
 
-    async def _next(self, stream: SpeechStream, *, heard: bool) -> Received[speech.ServerEvent]:
-        seconds = self._settings.next_audio if heard else self._settings.first_audio
+    def _due(self, *, heard: bool) -> float:
+        """Return when audio must have come, whatever else comes: a server may send signs of life and never speak."""
+        return asyncio.get_running_loop().time() + self._patience(heard=heard)
+
+    def _patience(self, *, heard: bool) -> float:
+        return self._settings.next_audio if heard else self._settings.first_audio
+
+    async def _next(self, stream: SpeechStream, due: float, *, heard: bool) -> speech.ServerEvent:
         try:
-            async with asyncio.timeout(seconds):
-                return await stream.connection.receive()
+            async with asyncio.timeout_at(due):
+                return (await stream.connection.receive()).event
         except TimeoutError as error:
             wanted = "more audio" if heard else "audio"
-            raise DeadlineError(f"sentence {self.done + 1}: no {wanted} within {seconds:g} s") from error
+            raise DeadlineError(
+                f"sentence {self.done + 1}: no {wanted} within {self._patience(heard=heard):g} s"
+            ) from error
 
     def _failed(self, reason: str) -> ModelError:
         return ModelError(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from voice_client.audio.pacing import Clock
-from voice_client.errors import VoiceError
+from voice_client.errors import ProtocolError, VoiceError
 from voice_client.protocol import speech
 from voice_client.session.connection import Connection, StreamOpener
 from voice_client.session.ending import end_tasks
@@ -54,6 +54,7 @@ class SpeakingStreams:
         self._closing: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._closed = False
         self.speaking = False
         """Whether the current stream belongs to an utterance now."""
         self.opened = 0
@@ -77,8 +78,10 @@ class SpeakingStreams:
         May be cancelled; a stream that is being opened then is for the next call.
 
         Raises:
+            ProtocolError: all was closed.
             VoiceError: it cannot be opened.
         """
+        self._check_open()
         if self._current is not None and not self._usable(self._current):
             self.leave()
         if self._current is None:
@@ -102,13 +105,14 @@ class SpeakingStreams:
             self._close_later(stream)
 
     async def close(self) -> None:
-        """Close all streams and end every task."""
+        """Close all streams and end every task; none is opened any more."""
+        self._closed = True
         if self._keeper is not None:
             await end_tasks(self._keeper)
         if self._opening is not None:
             opening, self._opening = self._opening, None
             await end_tasks(opening)
-            if not opening.cancelled() and opening.exception() is None:
+            if not _failed(opening):
                 self._close_later(opening.result())
         self.leave()
         if self._spare is not None:
@@ -117,21 +121,26 @@ class SpeakingStreams:
         while self._closing:
             await asyncio.wait(self._closing)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProtocolError("the synthesizer is closed; open another one")
+
     def _usable(self, stream: SpeechStream) -> bool:
         return not stream.connection.ended and not self.worn(stream)
 
     async def _open(self) -> SpeechStream:
-        """Open a stream, in a task of its own so that who waits for it may be cancelled."""
-        if self._opening is None:
+        """Open a stream, in a task of its own: who waits for it may be cancelled, and the next call takes it."""
+        if self._opening is None or _failed(self._opening):
             self._opening = asyncio.create_task(self._open_configured(), name="voice-open")
-            self._opening.add_done_callback(_take_error)
+            self._opening.add_done_callback(_failed)  # nobody may be waiting for its error
         opening = self._opening
-        try:
-            stream = await asyncio.shield(opening)
-        finally:
-            if opening.done() and self._opening is opening:
-                self._opening = None
-        if stream.connection.ended:  # it waited for someone too long
+        waited_for_someone = opening.done()
+        await asyncio.wait([opening])
+        self._check_open()
+        if self._opening is opening:
+            self._opening = None
+        stream = opening.result()
+        if waited_for_someone and stream.connection.ended:  # for too long
             self._close_later(stream)
             return await self._open()
         return stream
@@ -174,7 +183,6 @@ class SpeakingStreams:
                         await stream.connection.send(self._config)
 
 
-def _take_error(opening: "asyncio.Task[SpeechStream]") -> None:
-    """Take the error of an opening that nobody may be waiting for."""
-    if not opening.cancelled():
-        opening.exception()
+def _failed(opening: "asyncio.Task[SpeechStream]") -> bool:
+    """Return whether an opening came to nothing; its error counts as taken."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)

@@ -1,6 +1,7 @@
 """`voice speak` and `voice voices` against a real endpoint on loopback."""
 
 import json
+import os
 import signal
 import struct
 import subprocess
@@ -156,3 +157,48 @@ def test_a_file_that_is_there_is_replaced_whole(voice_here: Any, tts: Any) -> No
     speak(voice_here, tts, TEXT, "-o", "out.wav", expect=0)
     with wave.open(str(voice_here.home / "out.wav")) as file:
         assert (file.getframerate(), file.getnchannels(), file.getnframes()) == (24_000, 1, BYTES // 2)
+
+
+def test_a_text_file_that_never_ends_or_is_no_text(voice_here: Any, tts: Any) -> None:
+    assert "more than 200000 characters" in speak(voice_here, tts, "-f", "/dev/zero", expect=2).stderr
+    (voice_here.home / "latin").write_bytes(b"caf\xe9")
+    assert "no UTF-8 text" in speak(voice_here, tts, "-f", "latin", expect=2).stderr
+    assert "Is a directory" in speak(voice_here, tts, "-f", voice_here.home, expect=2).stderr
+
+
+def test_a_name_that_is_too_long(voice_here: Any, tts: Any) -> None:
+    assert "File name too long" in speak(voice_here, tts, "Hi.", "-o", f"{'a' * 300}.wav", expect=2).stderr
+
+
+def test_ctrl_c_ends_the_wait_for_a_named_pipe(voice: Any, tts: Any) -> None:
+    os.mkfifo(voice.home / "pipe")
+    process = start(voice, tts, "-f", "pipe")
+    writer = os.open(voice.home / "pipe", os.O_WRONLY)  # returns when the other end is open
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=10)
+    os.close(writer)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_a_disk_that_is_full(voice: Any, tts: Any) -> None:
+    limited = ["sh", "-c", 'ulimit -f 16; exec "$0" "$@"', str(Path(sys.executable).parent / "voice")]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(voice.home), **tts.environment}
+    old = voice.home / "out.wav"
+    old.write_text("old")
+    arguments = ["speak", "One two three. " * 20, "-o", "out.wav", *tts.options]
+    result = subprocess.run([*limited, *arguments], env=environment, cwd=voice.home, capture_output=True, check=False)
+    assert result.returncode == 2, result.stderr
+    assert b"out.wav cannot be written: File too large" in result.stderr
+    assert [(path.name, path.read_text()) for path in voice.home.iterdir()] == [("out.wav", "old")]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
+def test_standard_output_that_takes_nothing(voice: Any, tts: Any) -> None:
+    command = ["sh", "-c", '"$0" "$@" >/dev/full', str(Path(sys.executable).parent / "voice")]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(voice.home), **tts.environment}
+    result = subprocess.run(
+        [*command, "speak", "Hi.", "-o", "-", *tts.options], env=environment, capture_output=True, check=False
+    )
+    assert (result.returncode, result.stderr.count(b"\n")) == (2, 1), result.stderr
+    assert b"standard output cannot be written: No space left" in result.stderr

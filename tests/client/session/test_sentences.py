@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001
 import random
+from typing import Any
 
 import pytest
 
@@ -97,3 +98,33 @@ def test_nothing_is_too_long_and_nothing_is_lost(text: str) -> None:
 def test_a_long_sentence_is_cut_after_a_clause() -> None:
     text = "a" * 60 + ", " + "b " * 30
     assert split_sentences(text, longest=100)[0] == "a" * 60 + ","
+
+
+@pytest.mark.parametrize("gap", [" ", "\n", "\u00a0", "\t"])
+@pytest.mark.parametrize("text", ["{}Hello there. World.", "Hello{}there. World.", "Hello there.{}World."])
+def test_a_long_gap_holds_up_no_sentence(text: str, gap: str) -> None:
+    text = text.format(gap * 1000) + " The end is near." * 50
+    sentences = split_sentences(text, longest=500)
+    assert len(sentences) >= 52
+    splitter = SentenceSplitter(longest=500)
+    assert [*(sentence for letter in text for sentence in splitter.push(letter)), *splitter.flush()] == sentences
+
+
+@pytest.mark.parametrize("text", ["好。", "word ", "."])
+def test_a_long_text_takes_time_in_proportion(text: str) -> None:
+    class Counting(str):
+        """Counts the characters that are copied out of it."""
+
+        copied = 0
+
+        def __getitem__(self, key: Any) -> str:
+            part = super().__getitem__(key)
+            Counting.copied += len(part)
+            return part
+
+        def lstrip(self, chars: str | None = None) -> str:
+            return self
+
+    whole = Counting("A" + text * (20_000 // len(text)))
+    SentenceSplitter(longest=100).push(whole)
+    assert len(whole) <= Counting.copied < 200 * len(whole)
