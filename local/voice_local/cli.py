@@ -27,6 +27,7 @@ STOP_SECONDS = 20.0
 app = typer.Typer(
     help="The local cloud: the real CDK CLI deploys to it, the real SDK streams to it. No AWS account.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 
@@ -83,7 +84,8 @@ def up(
     When it is ready, one JSON line on stdout says how to reach it; everything else goes to stderr.
 
     \b
-    voice local up                   # then, in another shell: eval "$(voice local env)"
+    voice local up                   # then, in another shell:
+    eval "$(voice local env)"
     voice local up --deploy          # ready when both endpoints are in service
     voice local up --state ~/.voice-cloud   # again what it held when it ended
     voice local up --fault reset-stream,random=5..50,times=every

@@ -1,6 +1,8 @@
 """Puts the commands together: those of the client, and those other packages bring."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -27,9 +29,20 @@ app.command()(voices)
 app.add_typer(bench, name="bench")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sagemaker-voice {version('sagemaker-voice')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _voice() -> None:
-    """Without it, typer would make a group of one command into that command."""
+def _voice(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the group itself."""
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """How a command ends: a result, or one line that says what happened and what to do, and an exit code."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -37,6 +38,9 @@ def report(error: Exception) -> int:
     if isinstance(error, VoiceError):
         say(str(error))
         return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        say("there is no room left where the output goes; make room, or write it elsewhere")
+        return UNEXPECTED
     # The text of an unknown error may hold anything, also what was spoken; its type may not.
     say(f"unexpected {type(error).__name__}: a fault of the program; VOICE_DEBUG=1 shows where")
     return UNEXPECTED

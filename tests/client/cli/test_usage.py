@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,20 @@ def test_the_group_names_its_exit_codes(voice_here: Any) -> None:
     assert "3 credentials or endpoint" in result.stdout
     assert {"transcribe", "speak"} <= set(result.stdout.split())
     assert "Run the local cloud" in result.stdout, "what a command of another package does is not told"
+
+
+def test_the_version_is_the_packages(voice_here: Any) -> None:
+    result = voice_here("--version")
+    assert (result.returncode, result.stdout) == (0, f"sagemaker-voice {version('sagemaker-voice')}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_told_as_one() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [Path(sys.executable).parent / "voice", "voices"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert "no room left" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(
