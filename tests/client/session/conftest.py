@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +13,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
 from voice_client.errors import ConnectError, ConnectionLostError
+from voice_client.transport import Identity, StaticIdentity, StreamTarget, TransportSettings, VoiceTransport
 
 STT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
 TTS_MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
@@ -157,6 +160,66 @@ def tts_server() -> Iterator[Server]:
         path="v1/audio/speech/stream",
     ) as server:
         yield server
+
+
+@dataclass
+class FaultyPlane:
+    """A data plane, and the route by which things are made to go wrong on it."""
+
+    ready: dict[str, str]
+
+    def arm(self, fault: str) -> None:
+        self._ask("POST", fault.encode())
+
+    def clear(self) -> None:
+        self._ask("DELETE")
+
+    def fired(self) -> int:
+        return len(json.loads(self._ask("GET"))["fired"])
+
+    def transport(self, deadlines: TransportSettings) -> VoiceTransport:
+        ready = self.ready
+        target = StreamTarget(ready["endpoint"], ready["region"], ready["url"], Path(ready["ca_bundle"]))
+        identity = StaticIdentity(Identity(ready["access_key"], ready["secret_key"]))
+        return VoiceTransport(target, settings=deadlines, identity=identity)
+
+    def _ask(self, method: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(self.ready["faults_url"], data=body, method=method)  # noqa: S310 - loopback
+        request.add_header("authorization", f"Bearer {self.ready['admin_token']}")
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+            data: bytes = answer.read()
+            return data
+
+
+type PlaneBefore = Callable[[Server, str], AbstractContextManager[FaultyPlane]]
+
+
+@pytest.fixture(scope="session")
+def plane_before(tmp_path_factory: pytest.TempPathFactory) -> PlaneBefore:
+    """Start a data plane before a server: `with plane_before(server, "name of the endpoint") as plane`."""
+
+    @contextmanager
+    def start(server: Server, name: str) -> Iterator[FaultyPlane]:
+        log = tmp_path_factory.mktemp("plane") / "log"
+        arguments = ["voice_local.data_plane", "--container-port", str(server.port), "--endpoint-name", name]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments, "--accept-seconds", "10", "--receive-window", "65536"],
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            end = time.monotonic() + 30
+            while not (found := re.findall(r"^\{.*\}$", log.read_text(), re.MULTILINE)):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.05)
+            yield FaultyPlane(json.loads(found[0]))
+        finally:
+            process.kill()
+            process.wait(10)
+
+    return start
 
 
 class FaultyWire:

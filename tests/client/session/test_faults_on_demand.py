@@ -2,15 +2,10 @@
 
 import asyncio
 import gc
-import json
 import re
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +21,7 @@ from voice_client.errors import (
     VoiceError,
 )
 from voice_client.session import Final, Notice, Retry, Transcriber, TranscriberSettings, TranscriptionInterruptedError
-from voice_client.transport import BidiStream, Identity, StaticIdentity, StreamTarget, TransportSettings, VoiceTransport
+from voice_client.transport import BidiStream, TransportSettings
 
 MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
 RETRY = Retry(attempts=3, first_wait=0.02, longest_wait=0.05)
@@ -40,59 +35,14 @@ def words(seconds: float) -> list[str]:
     return [f"w{number}" for number in range(int(seconds / 0.24))]
 
 
-@dataclass
-class FaultyPlane:
-    """A data plane, and the route by which things are made to go wrong on it."""
-
-    ready: dict[str, str]
-
-    def arm(self, fault: str) -> None:
-        self._ask("POST", fault.encode())
-
-    def clear(self) -> None:
-        self._ask("DELETE")
-
-    def fired(self) -> int:
-        return len(json.loads(self._ask("GET"))["fired"])
-
-    def transport(self) -> VoiceTransport:
-        ready = self.ready
-        target = StreamTarget(ready["endpoint"], ready["region"], ready["url"], Path(ready["ca_bundle"]))
-        identity = StaticIdentity(Identity(ready["access_key"], ready["secret_key"]))
-        return VoiceTransport(target, settings=DEADLINES, identity=identity)
-
-    def _ask(self, method: str, body: bytes | None = None) -> bytes:
-        request = urllib.request.Request(self.ready["faults_url"], data=body, method=method)  # noqa: S310 - loopback
-        request.add_header("authorization", f"Bearer {self.ready['admin_token']}")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
-            data: bytes = answer.read()
-            return data
-
-
 @pytest.fixture(scope="module")
-def plane(stt_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyPlane]:
-    log = tmp_path_factory.mktemp("plane") / "log"
-    arguments = ["voice_local.data_plane", "--container-port", str(stt_server.port), "--endpoint-name", "ear"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments, "--accept-seconds", "10", "--receive-window", "65536"],
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        end = time.monotonic() + 30
-        while not (found := re.findall(r"^\{.*\}$", log.read_text(), re.MULTILINE)):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        yield FaultyPlane(json.loads(found[0]))
-    finally:
-        process.kill()
-        process.wait(10)
+def plane(stt_server: Any, plane_before: Any) -> Iterator[Any]:
+    with plane_before(stt_server, "ear") as plane:
+        yield plane
 
 
 @pytest.fixture(autouse=True)
-async def nothing_of_the_transport_left(plane: FaultyPlane) -> Any:
+async def nothing_of_the_transport_left(plane: Any) -> Any:
     """After each test there is no task, thread or descriptor more than before."""
     tasks, threads, descriptors = asyncio.all_tasks(), _threads(), _descriptors()
     gc.freeze()
@@ -126,19 +76,19 @@ def _descriptors() -> set[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def everything_is_loaded(plane: FaultyPlane) -> None:
+def everything_is_loaded(plane: Any) -> None:
     """Let libraries open what they keep open for the whole process."""
 
     async def open_once() -> None:
-        async with plane.transport() as transport:
+        async with plane.transport(DEADLINES) as transport:
             await (await transport.open_stream("v1/realtime")).close()
 
     asyncio.run(open_once())
 
 
-async def hear(plane: FaultyPlane, source: Any, fault: str | None, retry: Retry | None = RETRY) -> list[Any]:
+async def hear(plane: Any, source: Any, fault: str | None, retry: Retry | None = RETRY) -> list[Any]:
     """Hear a source; the fault is armed when the first stream has opened, or before it when it says so."""
-    async with plane.transport() as transport:
+    async with plane.transport(DEADLINES) as transport:
 
         async def opener() -> BidiStream:
             return await transport.open_stream("v1/realtime")
@@ -166,7 +116,7 @@ class TestALostStreamIsReplayed:
             "model-stream-error,after=5,error-code=STREAM_BROKEN",
         ],
     )
-    async def test_one_notice_and_every_word(self, fault: str, plane: FaultyPlane, sound: Callable[..., Any]) -> None:
+    async def test_one_notice_and_every_word(self, fault: str, plane: Any, sound: Callable[..., Any]) -> None:
         fired = plane.fired()
         events = await hear(plane, sound(SECONDS), fault)
         assert plane.fired() == fired + 1
@@ -174,10 +124,8 @@ class TestALostStreamIsReplayed:
         assert final.text.split() == words(SECONDS)
         assert len([event for event in events if isinstance(event, Notice)]) == 1
 
-    async def test_an_endpoint_that_has_no_room_for_a_while(
-        self, plane: FaultyPlane, sound: Callable[..., Any]
-    ) -> None:
-        async with plane.transport() as transport:
+    async def test_an_endpoint_that_has_no_room_for_a_while(self, plane: Any, sound: Callable[..., Any]) -> None:
+        async with plane.transport(DEADLINES) as transport:
             streams = 0
 
             async def opener() -> BidiStream:
@@ -200,7 +148,7 @@ class TestWhatIsNoLoss:
     @pytest.mark.parametrize(
         "fault", ["go-away,after=2", "unknown-event,after=3", "delay,seconds=0.02", "stall,after=4,seconds=0.5"]
     )
-    async def test_no_notice(self, fault: str, plane: FaultyPlane, sound: Callable[..., Any]) -> None:
+    async def test_no_notice(self, fault: str, plane: Any, sound: Callable[..., Any]) -> None:
         events = await hear(plane, sound(SECONDS), fault)
         assert events[-1].text.split() == words(SECONDS)
         assert not [event for event in events if isinstance(event, Notice)]
@@ -221,7 +169,7 @@ class TestWithoutRetry:
         ],
     )
     async def test_the_error_says_what_and_where(
-        self, fault: str, kind: type[VoiceError], plane: FaultyPlane, sound: Callable[..., Any]
+        self, fault: str, kind: type[VoiceError], plane: Any, sound: Callable[..., Any]
     ) -> None:
         began = time.monotonic()
         with pytest.raises(TranscriptionInterruptedError) as error:
@@ -242,7 +190,7 @@ class TestWithoutRetry:
         ],
     )
     async def test_an_endpoint_that_cannot_be_opened(
-        self, fault: str, kind: type[VoiceError], plane: FaultyPlane, sound: Callable[..., Any]
+        self, fault: str, kind: type[VoiceError], plane: Any, sound: Callable[..., Any]
     ) -> None:
         plane.arm(fault)
         with pytest.raises(kind) as error:

@@ -2,15 +2,7 @@
 
 import asyncio
 import contextlib
-import json
-import re
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +25,7 @@ from voice_client.session import (
     Synthesizer,
     SynthesizerSettings,
 )
-from voice_client.transport import BidiStream, Identity, StaticIdentity, StreamTarget, TransportSettings, VoiceTransport
+from voice_client.transport import BidiStream, TransportSettings
 
 MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
 WORD_BYTES = 12_000
@@ -44,66 +36,24 @@ TEXT = "One two three four. Five six seven eight nine ten. Eleven twelve."
 WORDS = {0: 4 * WORD_BYTES, 1: 6 * WORD_BYTES, 2: 2 * WORD_BYTES}
 
 
-@dataclass
-class Plane:
-    """A data plane, and the route by which things are made to go wrong on it."""
-
-    ready: dict[str, str]
-
-    def arm(self, fault: str) -> None:
-        self.ask("POST", fault.encode())
-
-    def fired(self) -> int:
-        return len(json.loads(self.ask("GET"))["fired"])
-
-    def connections(self) -> VoiceTransport:
-        ready = self.ready
-        target = StreamTarget(ready["endpoint"], ready["region"], ready["url"], Path(ready["ca_bundle"]))
-        identity = StaticIdentity(Identity(ready["access_key"], ready["secret_key"]))
-        return VoiceTransport(target, settings=DEADLINES, identity=identity)
-
-    def ask(self, method: str, body: bytes | None = None) -> bytes:
-        request = urllib.request.Request(self.ready["faults_url"], data=body, method=method)  # noqa: S310 - loopback
-        request.add_header("authorization", f"Bearer {self.ready['admin_token']}")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
-            data: bytes = answer.read()
-            return data
-
-
 @pytest.fixture(scope="module")
-def running_plane(tts_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    log = tmp_path_factory.mktemp("plane") / "log"
-    arguments = ["voice_local.data_plane", "--container-port", str(tts_server.port), "--endpoint-name", "mouth"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments, "--accept-seconds", "10", "--receive-window", "65536"],
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        end = time.monotonic() + 30
-        while not (found := re.findall(r"^\{.*\}$", log.read_text(), re.MULTILINE)):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        yield Plane(json.loads(found[0]))
-    finally:
-        process.kill()
-        process.wait(10)
+def running_plane(tts_server: Any, plane_before: Any) -> Iterator[Any]:
+    with plane_before(tts_server, "mouth") as plane:
+        yield plane
 
 
 @pytest.fixture
-def plane(running_plane: Plane) -> Iterator[Plane]:
+def plane(running_plane: Any) -> Iterator[Any]:
     yield running_plane
-    running_plane.ask("DELETE")
+    running_plane.clear()
 
 
 @contextlib.asynccontextmanager
 async def voice_on(
-    plane: Plane, *, retry: Retry | None = RETRY, settings: SynthesizerSettings = IMPATIENT
+    plane: Any, *, retry: Retry | None = RETRY, settings: SynthesizerSettings = IMPATIENT
 ) -> AsyncIterator[Synthesizer]:
     """A voice over the plane, its first stream open."""
-    async with plane.connections() as transport:
+    async with plane.transport(DEADLINES) as transport:
 
         async def opener() -> BidiStream:
             return await transport.open_stream("v1/audio/speech/stream")
@@ -139,7 +89,7 @@ class TestALostStreamIsSpokenAgain:
             "model-stream-error,after=6,error-code=STREAM_BROKEN",
         ],
     )
-    async def test_every_sentence_whole_and_one_notice(self, fault: str, plane: Plane) -> None:
+    async def test_every_sentence_whole_and_one_notice(self, fault: str, plane: Any) -> None:
         async with voice_on(plane) as voice:
             fired = plane.fired()
             plane.arm(fault)
@@ -149,14 +99,14 @@ class TestALostStreamIsSpokenAgain:
             assert len([event for event in events if isinstance(event, Restarted)]) <= 1
             assert played(await listen(voice, "Well.")) == {0: WORD_BYTES}
 
-    async def test_a_stream_that_takes_nothing_is_left(self, plane: Plane) -> None:
+    async def test_a_stream_that_takes_nothing_is_left(self, plane: Any) -> None:
         async with voice_on(plane) as voice:
             plane.arm("stop-reading,after=0")
             text = " ".join(f"Sentence number {n} {'word ' * 60}." for n in range(20))
             events = await listen(voice, text)
             assert len(played(events)) == 20
 
-    async def test_an_endpoint_that_has_no_room_for_a_while(self, plane: Plane) -> None:
+    async def test_an_endpoint_that_has_no_room_for_a_while(self, plane: Any) -> None:
         async with voice_on(plane) as voice:
             plane.arm("kill-connection,after=3")
             plane.arm("refuse,status=429,times=2")
@@ -166,7 +116,7 @@ class TestALostStreamIsSpokenAgain:
         assert played(events) == WORDS
         assert [notice.kind for notice in speech.notices] == ["reconnecting"] * 3
 
-    async def test_a_container_that_starts_again(self, plane: Plane) -> None:
+    async def test_a_container_that_starts_again(self, plane: Any) -> None:
         async with voice_on(plane) as voice:
             plane.arm("kill-connection,after=3")
             plane.arm("refuse,status=424,times=1")
@@ -177,7 +127,7 @@ class TestWhatIsNoLoss:
     @pytest.mark.parametrize(
         "fault", ["go-away,after=2", "unknown-event,after=3", "delay,seconds=0.02", "stall,after=4,seconds=0.5"]
     )
-    async def test_nothing_is_said_and_nothing_is_spoken_twice(self, fault: str, plane: Plane) -> None:
+    async def test_nothing_is_said_and_nothing_is_spoken_twice(self, fault: str, plane: Any) -> None:
         async with voice_on(plane, settings=SynthesizerSettings()) as voice:
             plane.arm(fault)
             speech = voice.speak(TEXT)
@@ -202,7 +152,7 @@ class TestWithoutRetry:
             ("stop-writing,after=5", DeadlineError),
         ],
     )
-    async def test_the_error_says_what_and_where(self, fault: str, kind: type[VoiceError], plane: Plane) -> None:
+    async def test_the_error_says_what_and_where(self, fault: str, kind: type[VoiceError], plane: Any) -> None:
         async with voice_on(plane, retry=None) as voice:
             plane.arm(fault)
             with pytest.raises(SpeakingInterruptedError) as error:
@@ -221,7 +171,7 @@ class TestWithoutRetry:
             ("refuse,status=500", InternalFailureError),
         ],
     )
-    async def test_an_endpoint_that_cannot_be_opened(self, fault: str, kind: type[VoiceError], plane: Plane) -> None:
+    async def test_an_endpoint_that_cannot_be_opened(self, fault: str, kind: type[VoiceError], plane: Any) -> None:
         plane.arm(fault)
         with pytest.raises(kind) as error:
             async with voice_on(plane):
@@ -229,10 +179,10 @@ class TestWithoutRetry:
         assert error.value.endpoint == "mouth"
 
 
-async def test_barge_in_keeps_the_http2_connection(plane: Plane, tts_wire: Any) -> None:
+async def test_barge_in_keeps_the_http2_connection(plane: Any, tts_wire: Any) -> None:
     port = int(plane.ready["url"].rsplit(":", 1)[1])
     async with type(tts_wire)(port).running() as wire:
-        relayed = Plane(plane.ready | {"url": f"https://127.0.0.1:{wire.port}"})
+        relayed = type(plane)(plane.ready | {"url": f"https://127.0.0.1:{wire.port}"})
         async with voice_on(relayed, settings=SynthesizerSettings()) as voice:
             for _ in range(3):
                 async for _ in voice.speak("One two three four five six seven eight. " * 30):
