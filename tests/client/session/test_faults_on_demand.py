@@ -91,7 +91,8 @@ async def hear(plane: Any, source: Any, fault: str | None, retry: Retry | None =
     async with plane.transport(DEADLINES) as transport:
 
         async def opener() -> BidiStream:
-            return await transport.open_stream("v1/realtime")
+            stream: BidiStream = await transport.open_stream("v1/realtime")
+            return stream
 
         async with Transcriber(opener, model=MODEL, settings=SETTINGS, retry=retry, endpoint_name="ear") as ear:
             if fault is not None:
@@ -133,7 +134,8 @@ class TestALostStreamIsReplayed:
                 streams += 1
                 if streams == 2:
                     plane.arm("refuse,status=429,times=2")
-                return await transport.open_stream("v1/realtime")
+                stream: BidiStream = await transport.open_stream("v1/realtime")
+                return stream
 
             async with Transcriber(opener, model=MODEL, settings=SETTINGS, retry=RETRY) as ear:
                 plane.arm("kill-connection,after=5")

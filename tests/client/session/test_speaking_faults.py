@@ -56,7 +56,8 @@ async def voice_on(
     async with plane.transport(DEADLINES) as transport:
 
         async def opener() -> BidiStream:
-            return await transport.open_stream("v1/audio/speech/stream")
+            stream: BidiStream = await transport.open_stream("v1/audio/speech/stream")
+            return stream
 
         async with Synthesizer(opener, model=MODEL, settings=settings, retry=retry, endpoint_name="mouth") as voice:
             yield voice
