@@ -73,6 +73,11 @@ class Manner:
             problems.append(
                 BadInputError(f"the instructions have {len(instructions)} characters, at most {LONGEST_INSTRUCTIONS}")
             )
+        problems += [
+            BadInputError(f"the {name} holds bytes that are no UTF-8 text")
+            for name, value in {"model": model, "instructions": instructions, "ref_text": ref_text}.items()
+            if value is not None and any("\ud800" <= character <= "\udfff" for character in value)
+        ]
         if speed is not None and not SLOWEST <= speed <= FASTEST:
             problems.append(BadInputError(f"a speed of {speed:g} is not within {SLOWEST:g} to {FASTEST:g}"))
         _raise_all(problems)

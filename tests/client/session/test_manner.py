@@ -107,3 +107,9 @@ def test_a_recording_too_short_or_too_long(recording: Callable[[float], Path]) -
 
 def test_a_described_voice() -> None:
     assert config(model=DESIGN, instructions="an old sailor")["task_type"] == "VoiceDesign"
+
+
+@pytest.mark.parametrize("name", ["model", "instructions"])
+def test_bytes_that_are_no_text(name: str) -> None:
+    with pytest.raises(BadInputError, match=f"the {name} holds bytes that are no UTF-8 text"):
+        Manner.checked(**{name: "quietly \udcff"})  # type: ignore[arg-type]
