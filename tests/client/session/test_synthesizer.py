@@ -213,7 +213,7 @@ async def test_a_listener_that_ends_at_any_moment_leaves_no_stream(tts_server: A
             listening.cancel()
             await asyncio.wait([listening])
         assert bytes_by_sentence(await listen(voice.speak("Next."))) == {0: WORD_BYTES}
-    # What was not closed would be told by the readers that are left.
+    # Streams that were not closed leave readers, which `nothing_left_behind` finds.
 
 
 async def test_a_stream_that_opened_for_someone_who_has_gone_is_for_the_next(tts_server: Any) -> None:
