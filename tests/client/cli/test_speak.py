@@ -183,7 +183,12 @@ def test_ctrl_c_ends_the_wait_for_a_named_pipe(voice: Any, tts: Any) -> None:
 
 def test_a_disk_that_is_full(voice: Any, tts: Any) -> None:
     limited = ["sh", "-c", 'ulimit -f 16; exec "$0" "$@"', str(Path(sys.executable).parent / "voice")]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(voice.home), **tts.environment}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(voice.home),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **tts.environment,
+    }
     old = voice.home / "out.wav"
     old.write_text("old")
     arguments = ["speak", "One two three. " * 20, "-o", "out.wav", *tts.options]
