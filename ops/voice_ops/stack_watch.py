@@ -92,6 +92,8 @@ class StackWatch:
                     .paginate(StackName=self._stack_ids.get(name, name))
                 )
                 for page in pages:
+                    if page["StackEvents"]:
+                        self._stack_ids[name] = page["StackEvents"][0]["StackId"]
                     news = [
                         event
                         for event in page["StackEvents"]
@@ -107,7 +109,8 @@ class StackWatch:
         found = []
         for event in sorted(fresh, key=lambda one: one["Timestamp"]):
             self._seen.add(event["EventId"])
-            self._stack_ids[name] = event["StackId"]
+            if event["PhysicalResourceId"] == event["StackId"] and event["ResourceStatus"] == "DELETE_COMPLETE":
+                self._stack_ids.pop(name, None)  # a new one may come by the name
             self._progress[name][event["LogicalResourceId"]] = event["ResourceStatus"]
             found.append(
                 StackEvent(

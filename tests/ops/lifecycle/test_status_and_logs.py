@@ -109,6 +109,22 @@ def test_a_watch_tells_each_event_once_and_what_the_endpoint_is(deployed: StackW
     assert again == []
 
 
+def test_a_stack_that_is_gone_by_name_is_seen_to_its_end(client: ClientOf, aws: AwsSession) -> None:
+    cloudformation, name = client("cloudformation"), "dev-voice-foundation"
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"Parameter": parameter}}))
+    assert wait_for_stack(cloudformation, name) == "CREATE_COMPLETE"
+    watch = StackWatch("dev", [name], aws)
+    assert watch.look()[1][0].status == ""
+
+    cloudformation.delete_stack(StackName=name)
+    assert wait_for_stack(cloudformation, name) == "GONE"
+
+    _, (view,) = watch.look()
+    assert view.status == "DELETE_COMPLETE"
+    assert watch.look() == ([], [view])
+
+
 def test_logs_come_in_plain_words_or_raw_and_a_missing_log_is_told(
     client: ClientOf, aws: AwsSession, deployed: StackWatch
 ) -> None:
