@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.soak.browser.conftest import Visitors, record, spoken, text_of
+from tests.soak.browser.stage import Stage
 from voice_local.word_error_rate import word_error_rate
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
@@ -66,6 +67,24 @@ def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> 
     tab.get_by_role("button", name="End the conversation").click()
     expect(tab.locator("voice-talk").get_by_role("status")).to_have_text("Ended.")
     assert visitors.complaints == []
+
+
+def test_a_conversation_goes_on_when_a_lost_ear_is_back(visit: Callable[..., Visitors], stage: Stage) -> None:
+    tab = visit(spoken(0.5, *(("0930", 2.5) * 20))).tab("Talk")
+    tab.get_by_role("button", name="Start talking").click()
+    bubbles = tab.get_by_role("log", name="Conversation").locator("p")
+    expect(bubbles.nth(1)).to_be_visible(timeout=30_000)
+
+    stage.kill("vllm")
+    alert = tab.locator("voice-talk").get_by_role("alert")
+    expect(alert).to_contain_text("page-voice-stt", timeout=60_000)
+    assert "goes on by itself" in alert.inner_text()
+    kept = bubbles.count()
+
+    stage.start_engine()
+    stage.wait_for_engine()
+    expect(alert).to_be_hidden(timeout=30_000)
+    expect(bubbles.nth(kept + 1)).to_be_visible(timeout=30_000)
 
 
 def test_a_browser_without_a_microphone_says_so(visit: Callable[..., Visitors]) -> None:
