@@ -80,22 +80,18 @@ async def test_the_first_piece_comes_long_before_the_last(voice: PiperVoice, sen
     assert arrivals[0] < arrivals[-1] / 2
 
 
-async def test_the_voices_differ_in_pitch_and_rate(voice: PiperVoice) -> None:
-    """The same sentence comes out 2 % higher or lower each time, so four tellings are judged together.
-
-    Seen over twelve tellings: 95.5 Hz (Vivian), 85.0 (Uncle Fu), 106.3 (Sohee); 3.7 s (Ryan), 3.9 s (Sohee).
-    """
+async def test_the_voices_differ_in_pitch_and_rate() -> None:
+    """Told without chance: otherwise one telling comes out up to a tenth higher or lower than the next."""
+    voice = PiperVoice(variation=0)
+    await voice.start()
     text = "Nine voices say one sentence, and no two of them sound the same."
-    heard = {}
-    for name in ("vivian", "uncle_fu", "ryan", "sohee"):  # the middle of both scales, and their ends
-        tellings = [samples(await spoken(voice, text, name)) for _ in range(4)]
-        heard[name] = (
-            float(np.mean([fundamental(audio, 24000) for audio in tellings])),
-            sum(len(audio) for audio in tellings) / 4 / 24000,
-        )
-    assert heard["uncle_fu"][0] < 0.96 * heard["vivian"][0]
-    assert heard["sohee"][0] > 1.04 * heard["vivian"][0]
-    assert heard["ryan"][1] < heard["sohee"][1]
+    names = ("vivian", "uncle_fu", "ryan", "sohee")  # the middle of both scales, and their ends
+    audio = {name: samples(await spoken(voice, text, name)) for name in names}
+    await voice.aclose()
+    pitch = {name: fundamental(sound, 24000) for name, sound in audio.items()}
+    assert pitch["uncle_fu"] < 0.92 * pitch["vivian"]
+    assert pitch["sohee"] > 1.06 * pitch["vivian"]
+    assert len(audio["ryan"]) < 0.95 * len(audio["vivian"]) < 0.95 * 0.97 * len(audio["sohee"])
     pairs = itertools.combinations(VARIANTS.values(), 2)
     assert all(abs(a.pitch - b.pitch) > 0.03 or abs(a.rate - b.rate) > 0.07 for a, b in pairs)
 

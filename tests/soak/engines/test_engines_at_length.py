@@ -64,8 +64,9 @@ async def test_three_sessions_at_once_hear_minutes_of_speech_and_never_take_a_wo
 
 
 async def test_no_two_of_the_nine_voices_sound_the_same() -> None:
+    """Told without chance: otherwise the same sentence comes out up to a tenth higher or lower from time to time."""
     text = "Nine voices say one sentence, and no two of them sound the same. This is the second sentence that they say."
-    voice = PiperVoice()
+    voice = PiperVoice(variation=0)
     await voice.start()
     audio = {name: await spoken(voice, text, name) for name in VARIANTS}
     await voice.aclose()
@@ -74,10 +75,7 @@ async def test_no_two_of_the_nine_voices_sound_the_same() -> None:
     middle = pitch["vivian"]
     for name, variant in VARIANTS.items():
         assert pitch[name] / middle == pytest.approx(variant.pitch, rel=0.06), name
-    # The engine varies its rhythm from time to time; over the slow and the quick ones it shows.
-    slow = [len(audio[name]) for name, variant in VARIANTS.items() if variant.rate < 0.96]
-    quick = [len(audio[name]) for name, variant in VARIANTS.items() if variant.rate > 1.03]
-    assert np.mean(slow) > 1.08 * np.mean(quick)
+        assert len(audio["vivian"]) / len(audio[name]) == pytest.approx(variant.rate, rel=0.05), name
 
 
 SPOKEN = {

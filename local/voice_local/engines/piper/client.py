@@ -29,7 +29,7 @@ from voice_local.engines.piper.framing import (
 )
 from voice_local.engines.piper.languages import ENGLISH, ESPEAK_VOICES
 from voice_local.engines.piper.slicing import slices
-from voice_local.engines.piper.variants import VARIANTS
+from voice_local.engines.piper.variants import VARIANTS, length_scale
 from voice_local.engines.piper.voice_file import check_voice_file
 
 START_SECONDS = 30.0
@@ -53,12 +53,14 @@ class PiperVoice:
     Requests of several streams take turns slice by slice in one worker.
     """
 
-    def __init__(self, *, voice_model: Path | None = None) -> None:
+    def __init__(self, *, voice_model: Path | None = None, variation: float = 1.0) -> None:
         """Check what is installed; `start` loads it.
 
         Args:
             voice_model: a Piper voice of one's own (`.onnx`, its `.onnx.json` beside it); None for the one of the
                 extra `engines-gpl`.
+            variation: how much two tellings of a text differ, as a factor on what the voice was trained with; at 0 not
+                at all, for tests that compare voices.
 
         Raises:
             EngineUnavailableError: the extra `engines-gpl` or the voice is missing.
@@ -72,6 +74,7 @@ class PiperVoice:
         if voice_model:
             check_voice_file(voice_model)
         self._model = voice_model
+        self._variation = variation
         self._worker: _Worker | None = None
         self._starting = asyncio.Lock()
 
@@ -97,13 +100,13 @@ class PiperVoice:
         rate = worker.sample_rate if espeak_voice is None else ESPEAK_SAMPLE_RATE
         # Playing the samples faster raises the pitch; making them longer first keeps the rate.
         resampler = soxr.ResampleStream(rate * variant.pitch, TTS_SAMPLE_RATE, 1, dtype="int16", quality="HQ")
+        longer = variant.pitch / (variant.rate * speed)
         pending = bytearray()
         for piece_of_text in slices(text):
             request = SpeakRequest(
                 text=piece_of_text,
-                length_scale=variant.pitch / (variant.rate * speed),
-                noise_scale=variant.noise_scale,
-                noise_w_scale=variant.noise_w_scale,
+                length_scale=longer if espeak_voice else length_scale(longer),
+                variation=self._variation,
                 espeak_voice=espeak_voice,
             )
             async for pcm in worker.speak(request):

@@ -40,10 +40,8 @@ class SpeakRequest:
     text: str
     length_scale: float
     """Duration relative to the voice's own; 2 is half as fast."""
-    noise_scale: float
-    """Variation of the sound."""
-    noise_w_scale: float
-    """Variation of the rhythm."""
+    variation: float = 1.0
+    """Factor on the chance in sound and rhythm that the voice was trained with; at 0 each telling is the same."""
     espeak_voice: str | None = None
     """Name of an eSpeak NG voice that speaks in Piper's place, at `ESPEAK_SAMPLE_RATE`."""
 

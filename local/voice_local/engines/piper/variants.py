@@ -6,6 +6,8 @@ be told apart by ear, and nothing else: no name sounds like the real voice of th
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class VoiceVariant:
@@ -15,8 +17,6 @@ class VoiceVariant:
     """Factor on the fundamental and the formants: 1.06 is about a semitone up."""
     rate: float
     """Factor on the speaking rate: 1.1 is a tenth faster."""
-    noise_scale: float = 0.667
-    noise_w_scale: float = 0.8
 
 
 VARIANTS = {
@@ -31,3 +31,12 @@ VARIANTS = {
     "sohee": VoiceVariant(pitch=1.12, rate=0.92),
 }
 """Keyed by the voice's name in lower case."""
+
+_LENGTH_SCALES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 3.0)
+_LENGTHS = (0.575, 0.625, 0.66, 0.753, 0.876, 0.957, 1.0, 1.033, 1.089, 1.17, 1.36, 2.8)
+"""What comes out relative to a scale of 1: Piper rounds each sound up to whole frames. Mean over three texts."""
+
+
+def length_scale(length: float) -> float:
+    """Return Piper's `length_scale` that makes speech `length` times as long; its shortest is 0.58 times."""
+    return float(np.interp(length, _LENGTHS, _LENGTH_SCALES))

@@ -17,7 +17,9 @@ from voice_local.engines.piper.espeak import Espeak, EspeakError
 from voice_local.engines.piper.framing import ESPEAK_SAMPLE_RATE, HEADER, FrameKind, SpeakRequest, frame
 
 _PIECE_SECONDS = 0.16
-_WARM_UP = SpeakRequest("Good morning, how are you today?", length_scale=1.0, noise_scale=0.667, noise_w_scale=0.8)
+_NOISE_SCALE, _NOISE_W_SCALE = 0.667, 0.8
+"""Chance in the sound and in the rhythm: Piper's own defaults."""
+_WARM_UP = SpeakRequest("Good morning, how are you today?", length_scale=1.0)
 
 
 def main(arguments: list[str]) -> int:
@@ -74,8 +76,8 @@ class _Voice:
             return
         config = self._config(
             length_scale=request.length_scale,
-            noise_scale=request.noise_scale,
-            noise_w_scale=request.noise_w_scale,
+            noise_scale=_NOISE_SCALE * request.variation,
+            noise_w_scale=_NOISE_W_SCALE * request.variation,
         )
         piece_bytes = 2 * int(self.sample_rate * _PIECE_SECONDS)
         for sentence in self._voice.synthesize(request.text, syn_config=config):
