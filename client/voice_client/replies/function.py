@@ -132,6 +132,8 @@ async def _from_thread(function: Callable[..., Any], arguments: tuple[Any, ...])
                 if left.is_set():
                     return
                 post("piece", piece)
+        except SystemExit:  # in a thread it would end nothing, and in the conversation all of it
+            post("error", ReplyError("the reply function wanted to end the program"))
         except Exception as error:  # noqa: BLE001 - raised again in the conversation
             post("error", error)
         else:

@@ -111,20 +111,21 @@ class Answer:
         """Yield the reply's pieces that hold something, each in its time; any failure of the plug is a VoiceError."""
         seconds = self._settings.first_token
         pieces = reply(self.turn.text, history)
+        deadline = asyncio.timeout(None)
         try:
             while True:
-                async with asyncio.timeout(seconds):
-                    piece = await anext(pieces, None)
+                async with asyncio.timeout(seconds) as deadline:
+                    while (piece := await anext(pieces, None)) == "":
+                        pass
                 if piece is None:
                     return
-                if piece:
-                    seconds = self._settings.next_token
-                    yield piece
+                seconds = self._settings.next_token
+                yield piece
         except VoiceError:
             raise
-        except TimeoutError as error:
-            raise DeadlineError(f"the reply brought nothing for {seconds:g} s") from error
         except Exception as error:
+            if deadline.expired():
+                raise DeadlineError(f"the reply brought nothing for {seconds:g} s") from error
             raise ReplyError(
                 f"the reply failed with {type(error).__name__}", advice="VOICE_DEBUG=1 shows where"
             ) from error

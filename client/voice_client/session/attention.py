@@ -74,6 +74,8 @@ class AttentiveSource:
         self._spoken = self._quiet = 0.0
         """Seconds of speech in one go, and of quiet since."""
         self._told = False
+        self._meant = 0
+        """Offset in bytes at which somebody last had spoken long and loud enough to be meant."""
         self._speech: list[_SpokenFrame] = []
         """The last frame of each stretch of speech, oldest first."""
 
@@ -89,6 +91,10 @@ class AttentiveSource:
             return None
         self._speech = self._speech[len(before) - 1 :]
         return before[-1].at
+
+    def spoken_since(self, offset_seconds: float) -> bool:
+        """Return whether somebody began to speak, and was meant, behind an offset of the audio."""
+        return self._meant > round(offset_seconds / FRAME_SECONDS) * self._frame_bytes
 
     @asynccontextmanager
     async def open(self, *, rate: int, chunk_bytes: int) -> AsyncGenerator[PcmReader]:
@@ -124,7 +130,7 @@ class AttentiveSource:
             samples, self._unjudged = self._unjudged[: self._frame_bytes], self._unjudged[self._frame_bytes :]
             if frame.speech:
                 self._note_speech(_SpokenFrame(frame.end * 2, now))
-            self._count(speech=frame.speech, level=_level(samples))
+            self._count(frame.end * 2, speech=frame.speech, level=_level(samples))
         return pcm
 
     def _new_pacer(self) -> Pacer | None:
@@ -136,7 +142,7 @@ class AttentiveSource:
         else:
             self._speech.append(frame)
 
-    def _count(self, *, speech: bool, level: float) -> None:
+    def _count(self, end: int, *, speech: bool, level: float) -> None:
         if speech:
             self._quiet = 0.0
             self._spoken += FRAME_SECONDS if level >= self._rules.minimum_level else 0.0
@@ -145,7 +151,7 @@ class AttentiveSource:
             if self._quiet >= self._rules.longest_gap:
                 self._spoken, self._told = 0.0, False
         if not self._told and self._spoken + FRAME_SECONDS / 2 >= self._rules.minimum_speech:
-            self._told = True
+            self._told, self._meant = True, end
             self._on_speech()
 
 

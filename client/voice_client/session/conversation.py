@@ -41,8 +41,9 @@ class Conversation:
                     case Interrupted():
                         player.stop()
 
-    A turn ends with a pause (`settings.turns`). Speech during a reply interrupts it (`settings.barge_in`). Speech that
-    turns out to hold no word does not count as a turn; a reply that it stopped before its first sound is made again.
+    A turn ends with a pause (`settings.turns`). Speech during a reply, or before it, interrupts it
+    (`settings.barge_in`). Speech that turns out to hold no word does not count as a turn; a reply that it stopped
+    before its first sound is made again.
 
     Args:
         ear: hears turn by turn; made with `settings.hearing()`.
@@ -169,11 +170,13 @@ class Conversation:
     async def _turn_over(self, final: Final, attention: AttentiveSource) -> None:
         now = self._clock.now()
         speech_end = attention.speech_ended_at(final.end) or now
+        # With a slow ear the user may have gone on already; an answer that began now would be spoken over them.
+        held = self._settings.barge_in is not None and attention.spoken_since(final.end)
         text = final.text.strip()
         if not text:
             if self._answer is not None and self._answer.resumable:  # a cough stopped it
                 self._tell(Resumed(self._answer.turn.turn))
-                await self._begin_answer(self._answer.turn, speech_end=speech_end)
+                await self._begin_answer(self._answer.turn, speech_end=speech_end, held=held)
             return
         self._stop_answer(resumable=False)  # the user went on before the answer was due
         if self._answer is not None:
@@ -181,14 +184,19 @@ class Conversation:
         turn = UserTurn(self._turns, text, final.start, final.end)
         self._turns += 1
         self._tell(turn)
-        await self._begin_answer(turn, speech_end=speech_end)
+        await self._begin_answer(turn, speech_end=speech_end, held=held)
 
-    async def _begin_answer(self, turn: UserTurn, *, speech_end: float) -> None:
+    async def _begin_answer(self, turn: UserTurn, *, speech_end: float, held: bool) -> None:
+        """Begin an answer; one that is held back counts as interrupted before its first sound."""
         await self._end_answer()  # there is one voice
         settings = self._settings
         shown = tuple(self._history[-settings.history :]) if settings.history else ()
         measures = TurnClock(turn.turn, speech_end=speech_end, final_text=self._clock.now())
         self._answer = answer = Answer(turn, self._voice, settings=settings, clock=self._clock, measures=measures)
+        if held:
+            self._tell(Interrupted(turn.turn, answer.interrupt(resumable=True), answer.played_seconds))
+            self._tell(measures.result(interrupted=True))
+            return
         self._answering = asyncio.create_task(
             answer.run(self._reply, shown, self._tell), name=f"voice-answer-{turn.turn}"
         )

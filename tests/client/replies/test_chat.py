@@ -13,6 +13,7 @@ import pytest
 
 from voice_client.errors import BadInputError
 from voice_client.replies import Exchange, ReplyError, chosen_reply, echo
+from voice_client.replies import chat as chat_module
 from voice_client.replies.chat import SPOKEN_STYLE, ChatEndpoint
 
 KEY = "sk-not-a-real-key"
@@ -55,6 +56,17 @@ def answers(status: int, body: str) -> Callable[[BaseHTTPRequestHandler], None]:
         handler.wfile.write(body.encode())
 
     return behave
+
+
+def cut(handler: BaseHTTPRequestHandler) -> None:
+    """Promise more than comes."""
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(200)
+    handler.send_header("transfer-encoding", "chunked")
+    handler.end_headers()
+    line = f"data: {json.dumps(delta('Yes'))}\n\n"
+    handler.wfile.write(f"{len(line):x}\r\n{line}\r\n".encode())
+    handler.close_connection = True
 
 
 @pytest.fixture
@@ -130,6 +142,13 @@ async def test_the_model_is_told_what_was_said_and_heard(server: ChatServer) -> 
         (lambda handler: events(handler, delta("Yes"), done=False), "broke off in the middle", False),
         (lambda handler: events(handler, {"error": {"message": "no memory"}}), "middle of the reply: no memory", False),
         (lambda handler: events(handler, "{nonsense"), "no JSON", False),
+        (lambda handler: events(handler, "[]"), "no JSON object", False),
+        (answers(200, "<html>welcome</html>"), "answered with something, no events. Check VOICE_CHAT_URL", False),
+        (answers(200, "x" * 3_000_000), "a line of more than 1048576 bytes, which is no reply", False),
+        (answers(500, "y" * 3_000_000), f"status 500: {'y' * 300}. Look", True),
+        (answers(401, f"no such key: {KEY}"), "status 401: no such key: ***", False),
+        (answers(403, json.dumps({"error": f"{KEY} is blocked"})), "status 403: *** is blocked", False),
+        (cut, "broke off in the middle of the reply: peer closed", True),
     ],
 )
 async def test_every_failure_is_said(server: ChatServer, behave: Any, said: str, retryable: bool) -> None:
@@ -146,6 +165,56 @@ async def test_every_failure_is_said(server: ChatServer, behave: Any, said: str,
 async def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(ReplyError, match=r"127\.0\.0\.1:9 cannot be reached.*VOICE_CHAT_URL"):
         await reply(ChatEndpoint("http://127.0.0.1:9/v1", "tiny"))
+
+
+async def test_a_server_that_says_nothing_but_that_it_lives_is_left(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_module, "_SILENCE_SECONDS", 0.3)
+    left = threading.Event()
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        events(handler, done=False)
+        try:
+            while not left.wait(0.02):
+                handler.wfile.write(b": still here\n\n")
+        except OSError:
+            left.set()
+
+    server.behave = behave
+    with pytest.raises(ReplyError, match="did not answer in time"):
+        await reply(server.endpoint())
+    assert await asyncio.to_thread(left.wait, 20)
+
+
+async def test_words_may_hold_any_character_and_come_in_any_pieces(server: ChatServer) -> None:
+    text = "Zeile\u2028neu \x85 \x0b \x1c äöü 你好"
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        events(handler, done=False)
+        whole = f"data: {json.dumps(delta(text), ensure_ascii=False)}\r\n\r\ndata: [DONE]\r\n\r\n".encode()
+        for at in range(len(whole)):
+            handler.wfile.write(whole[at : at + 1])
+
+    server.behave = behave
+    assert await reply(server.endpoint()) == [text]
+
+
+async def test_what_is_meant_for_this_machine_does_not_go_through_a_proxy(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server.behave = lambda handler: events(handler, delta("Yes."))
+
+    assert await reply(server.endpoint()) == ["Yes."]
+
+
+async def test_a_proxy_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "nonsense://127.0.0.1:9")
+
+    with pytest.raises(ReplyError, match=r"chat\.example.*proxy or certificate settings.*Check HTTP_PROXY"):
+        await reply(ChatEndpoint("https://chat.example/v1", "tiny"))
 
 
 async def test_an_interrupted_reply_ends_its_request(server: ChatServer) -> None:
@@ -189,8 +258,28 @@ def test_the_environment_chooses_the_plug() -> None:
             {"VOICE_CHAT_URL": "http://chat.example/v1", "VOICE_CHAT_MODEL": "m", "VOICE_CHAT_API_KEY": KEY},
             "unencrypted",
         ),
+        ({"VOICE_CHAT_URL": "http://[::1/v1", "VOICE_CHAT_MODEL": "m"}, "no http"),
+        ({"VOICE_CHAT_URL": "http://127.0.0.1:99999/v1", "VOICE_CHAT_MODEL": "m"}, "no http"),
+        ({"VOICE_CHAT_URL": "http://a:b@127.0.0.1/v1", "VOICE_CHAT_MODEL": "m"}, "holds a user name"),
+        (
+            {"VOICE_CHAT_URL": "https://chat.example/v1?v=2", "VOICE_CHAT_MODEL": "m", "VOICE_CHAT_API_KEY": "a b"},
+            "query or a fragment.*VOICE_CHAT_API_KEY holds a character",
+        ),
+        (
+            {"VOICE_CHAT_URL": "https://chat.example", "VOICE_CHAT_MODEL": "m", "VOICE_CHAT_API_KEY": "clé"},
+            "VOICE_CHAT_API_KEY holds a character",
+        ),
     ],
 )
 def test_a_wrong_environment_is_named(environment: dict[str, str], problem: str) -> None:
-    with pytest.raises(BadInputError, match=problem):
+    with pytest.raises(BadInputError, match=problem) as caught:
         chosen_reply("chat", environment)
+    assert environment.get("VOICE_CHAT_API_KEY", "no key") not in str(caught.value)
+
+
+def test_a_key_with_a_line_break_at_its_end_is_a_key() -> None:
+    chosen = ChatEndpoint.from_environment(
+        {"VOICE_CHAT_URL": "https://chat.example", "VOICE_CHAT_MODEL": "m", "VOICE_CHAT_API_KEY": f"{KEY}\n"}
+    )
+    assert chosen is not None
+    assert chosen.key == KEY

@@ -39,6 +39,7 @@ def endless(turn):
         yield "on "
 def broken(turn): raise ValueError("the secret words " + turn)
 def number(turn): return 7
+def leaves(turn): raise SystemExit(3)
 class Agent:
     def answer(self, turn): return "from a method"
 agent = Agent()
@@ -105,6 +106,11 @@ async def test_what_is_no_text_is_an_error_of_the_reply() -> None:
 async def test_an_error_of_the_function_comes_through() -> None:
     with pytest.raises(ValueError, match="secret"):
         await said("broken")
+
+
+async def test_a_function_that_wants_to_end_the_program_ends_its_reply() -> None:
+    with pytest.raises(ReplyError, match="wanted to end the program"):
+        await said("leaves")
 
 
 @pytest.mark.parametrize(
