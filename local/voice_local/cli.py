@@ -1,6 +1,7 @@
 """`voice local`: run the local cloud, reach it from a shell, end it."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -8,7 +9,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,14 @@ from voice_local.running_cloud import RunningCloud, running_clouds
 
 STOP_SECONDS = 20.0
 """How long `voice local down` waits for a cloud to end in order before it kills it."""
+
+KILLED, SEVERAL_RUN, NONE_RUNS = 1, 2, 3
+"""Exit codes of the commands that look for a cloud that runs."""
+
+_Process = Annotated[
+    int | None,
+    typer.Option("--process", metavar="PID", help="The cloud of this process; `voice local status` lists all."),
+]
 
 app = typer.Typer(
     help="The local cloud: the real CDK CLI deploys to it, the real SDK streams to it. No AWS account.",
@@ -81,7 +90,8 @@ def up(
 ) -> None:
     """Run a local cloud in the foreground until Ctrl-C.
 
-    When it is ready, one JSON line on stdout says how to reach it; everything else goes to stderr.
+    When it is ready, one JSON line on stdout says how to reach it (a terminal gets it in words); everything else goes
+    to stderr.
 
     \b
     voice local up                   # then, in another shell:
@@ -134,13 +144,25 @@ def _run_folder(run_dir: Path | None) -> Iterator[Path]:
 
 
 @app.command()
-def env() -> None:
+def env(
+    *,
+    process: _Process = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line with all that `voice local up` tells, keys included.")
+    ] = False,
+) -> None:
     """Print the variables that make this shell talk to the running local cloud, and to nothing else.
+
+    Of several, the newest of your own; a cloud that a demo or a test runs for itself is not taken unless it is named.
 
     \b
     eval "$(voice local env)"
+    eval "$(voice local env --process 4711)"   # voice local status lists them
     """
-    cloud = _newest().cloud
+    cloud = _chosen(process).cloud
+    if as_json:
+        print(cloud.model_dump_json())  # noqa: T201 (the result)
+        return
     for name in leading_elsewhere(os.environ):
         print(f"unset {name}")  # noqa: T201 (for the shell)
     for name, value in cloud.variables().items():
@@ -153,7 +175,10 @@ def fault(
         list[str] | None,
         typer.Argument(metavar="[KIND[,FIELD=VALUE]...]...", help="What to make go wrong; without any, list what is."),
     ] = None,
+    *,
     clear: Annotated[bool, typer.Option("--clear", help="Disarm everything first.")] = False,
+    process: _Process = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line: what is armed, what happened.")] = False,
 ) -> None:
     """Make streams of the running local cloud fail; docs/data-plane.md has every kind and place.
 
@@ -165,7 +190,7 @@ def fault(
     # The data plane takes a while to import; the other commands do without it.
     from voice_local.data_plane.admin_client import AdminClient, AdminRouteError  # noqa: PLC0415
 
-    cloud = _newest().cloud
+    cloud = _chosen(process).cloud
     admin = AdminClient(cloud.faults, cloud.admin_token)
     try:
         if clear:
@@ -176,6 +201,9 @@ def fault(
     except AdminRouteError as error:
         typer.echo(f"voice local fault: {error}", err=True)
         raise typer.Exit(1) from error
+    if as_json:
+        print(json.dumps(state))  # noqa: T201 (the result)
+        return
     for each in state["armed"]:
         typer.echo(f"armed     {each['number']:3}  {json.dumps(each['fault'])}")
     for each in state["fired"]:
@@ -245,7 +273,12 @@ def run_container(
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line a cloud, without its keys.")] = False,
 ) -> None:
-    """List the local clouds that run on this machine."""
+    """List the local clouds that run on this machine, newest first.
+
+    \b
+    voice local status
+    voice local status --json | jq .cloud.control_plane
+    """
     clouds = running_clouds()
     if not clouds:
         typer.echo("No local cloud runs on this machine: start one with `voice local up`.", err=True)
@@ -255,32 +288,91 @@ def status(
             keys = {"cloud": {"access_key", "secret_key", "admin_token"}}
             print(running.model_dump_json(exclude=keys))  # noqa: T201 (the result)
         else:
-            typer.echo(f"process {running.pid}: control plane {cloud.control_plane}, data plane {cloud.data_plane}")
+            whose = f" (of process {running.starter}, which ends it)" if running.starter is not None else ""
+            typer.echo(
+                f"process {running.pid}: control plane {cloud.control_plane}, data plane {cloud.data_plane}{whose}"
+            )
 
 
 @app.command()
 def down(
-    everything: Annotated[bool, typer.Option("--all", help="Every local cloud, not only the newest.")] = False,
+    *,
+    process: _Process = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every local cloud, those that demos and tests run for themselves too.")
+    ] = False,
 ) -> None:
-    """End the running local cloud, with its endpoints and containers."""
-    for running in running_clouds() if everything else [_newest()]:
-        process = running.process()
-        if process is None:
-            continue
-        typer.echo(f"ending the local cloud of process {running.pid}, {STOP_SECONDS:.0f} s at most", err=True)
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except psutil.TimeoutExpired:
-            process.kill()
-            typer.echo(f"process {running.pid} did not end within {STOP_SECONDS:.0f} s and was killed", err=True)
-        else:
-            typer.echo(f"ended the local cloud of process {running.pid}", err=True)
+    """End the running local cloud, with its endpoints and containers.
+
+    Exit code 0 when it ended in order, 1 when one had to be killed, 2 when several run and none is named, 3 when none
+    runs.
+
+    \b
+    voice local down
+    voice local down --process 4711   # voice local status lists them
+    voice local down --all
+    """
+    chosen = running_clouds() if everything else [_chosen(process, alone=True)]
+    if not chosen:
+        raise _none_runs()
+    processes = [found for running in chosen if (found := running.process()) is not None]
+    names = ", ".join(str(found.pid) for found in processes)
+    typer.echo(f"ending the local cloud of process {names}, {STOP_SECONDS:.0f} s at most", err=True)
+    for found in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.terminate()
+    ended, alive = psutil.wait_procs(processes, STOP_SECONDS)
+    for found in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.kill()
+    for found in ended:
+        typer.echo(f"ended the local cloud of process {found.pid}", err=True)
+    for found in alive:
+        typer.echo(
+            f"process {found.pid} did not end within {STOP_SECONDS:.0f} s and was killed: its containers end by "
+            "themselves; a state that it kept (--state) may lack its last seconds",
+            err=True,
+        )
+    if alive:
+        raise typer.Exit(KILLED)
 
 
-def _newest() -> RunningCloud:
+def _chosen(pid: int | None, *, alone: bool = False) -> RunningCloud:
+    """Return the cloud of a process, else the newest of the user's own; `alone` refuses to choose among several."""
     clouds = running_clouds()
-    if not clouds:
+    if pid is not None:
+        for running in clouds:
+            if running.pid == pid:
+                return running
+        typer.echo(f"No local cloud is process {pid}; `voice local status` lists those that run.", err=True)
+        raise typer.Exit(NONE_RUNS)
+    own = [running for running in clouds if running.starter is None]
+    if not own:
+        raise _none_runs(clouds)
+    if len(own) > 1:
+        listed = ", ".join(str(running.pid) for running in own)
+        if alone:
+            typer.echo(
+                f"{len(own)} local clouds run, in the processes {listed}: say which by --process, or --all.", err=True
+            )
+            raise typer.Exit(SEVERAL_RUN)
+        typer.echo(
+            f"{len(own)} local clouds run, in the processes {listed}; this is the newest, {own[0].pid}. --process "
+            "chooses another.",
+            err=True,
+        )
+    return own[0]
+
+
+def _none_runs(others: Sequence[RunningCloud] = ()) -> typer.Exit:
+    """Say that there is no cloud to take; return what ends the command."""
+    if others:
+        listed = ", ".join(str(running.pid) for running in others)
+        typer.echo(
+            f"No local cloud of yours runs: start one with `voice local up`. A demo or a test runs one for itself "
+            f"(process {listed}); --process takes that one.",
+            err=True,
+        )
+    else:
         typer.echo("No local cloud runs on this machine: start one with `voice local up`.", err=True)
-        raise typer.Exit(3)
-    return clouds[0]
+    return typer.Exit(NONE_RUNS)

@@ -1,11 +1,12 @@
 """One stage of the project, deployed to a local cloud with the real CDK CLI."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from voice_local.cdk_cli import CdkCli, StepListener
+from voice_local.cdk_cli import CdkCli, CdkStep, StepListener
+from voice_local.display import Display, Step
 from voice_local.isolation import isolated_client
 from voice_local.running_cloud import CloudDescription, CloudEndpoints
 
@@ -85,12 +86,23 @@ class StageDeployment:
                 raise DeploymentError(f"The stacks left no parameter {parameter}: {error}") from error
         return CloudEndpoints(stt=names["stt"], tts=names["tts"])
 
-    def everything(self, say: Callable[[str], None]) -> CloudEndpoints:
+    def everything(self, display: Display) -> CloudEndpoints:
         """Synthesize, bootstrap and deploy; return the endpoints' names."""
-        say("cdk synth")
-        self.synth()
-        say("cdk bootstrap")
-        self.bootstrap()
-        say("cdk deploy --all")
-        self.deploy(lambda step: say(f"{step.stack}: {step.resource_type} {step.status}"))
-        return self.endpoints()
+        with display.step("cdk synth"):
+            self.synth()
+        with display.step("cdk bootstrap") as step:
+            self.bootstrap(showing(step))
+        with display.step("cdk deploy --all") as step:
+            self.deploy(showing(step))
+            endpoints = self.endpoints()
+            step.outcome = f"in service: {endpoints.stt}, {endpoints.tts}"
+        return endpoints
+
+
+def showing(step: Step) -> StepListener:
+    """Return a listener that shows each stack event as the progress of a step."""
+
+    def show(event: CdkStep) -> None:
+        step.progress(f"{event.stack}: {event.resource_type} {event.status}")
+
+    return show

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import typer
+from rich.console import Console
+from rich.markup import escape
 
 from voice_local.cdk_cli import CdkCliError
 from voice_local.cloud import LocalCloud
@@ -18,7 +19,8 @@ from voice_local.data_plane.errors import DataPlaneError
 from voice_local.data_plane.faults import Fault
 from voice_local.data_plane.settings import DEFAULT_PORT
 from voice_local.deployment import DeploymentError, StageDeployment
-from voice_local.running_cloud import CloudEndpoints, registered
+from voice_local.display import Display
+from voice_local.running_cloud import CloudDescription, CloudEndpoints, registered
 
 FAILURES = (CdkCliError, ControlPlaneError, DataPlaneError, DeploymentError)
 """What can keep a cloud from coming up; each says what to do."""
@@ -55,20 +57,34 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     if until_stdin_closes:
         loop.add_reader(sys.stdin.fileno(), _end_at_end_of_input, loop, ended)
+    console = Console(stderr=True, highlight=False)
     async with _cloud(folder, control_port, data_port, keep_state=keep_state) as cloud:
         for fault in wanted_faults:
             cloud.faults.arm(fault)
         description = cloud.description
         if stage is not None:
-            endpoints = await _deploy(cloud, stage, ended)
+            endpoints = await _deploy(cloud, stage, ended, Display(console))
             if endpoints is None:
                 return
             description = description.model_copy(update={"endpoints": endpoints})
-        with registered(description):
-            print(description.model_dump_json(), flush=True)  # noqa: T201 (the result, on stdout by contract)
-            if sys.stderr.isatty():
-                typer.echo("The local cloud is up; Ctrl-C ends it.", err=True)
+        with registered(description, starter=os.getppid() if until_stdin_closes else None):
+            if sys.stdout.isatty():
+                _say_ready(description, console)
+            else:
+                print(description.model_dump_json(), flush=True)  # noqa: T201 (the result, on stdout by contract)
             await ended.wait()
+
+
+def _say_ready(cloud: CloudDescription, console: Console) -> None:
+    """Tell a person how to go on; a program gets all of it, keys included."""
+    console.print(
+        f"[bold]The local cloud is up[/bold]: control plane {cloud.control_plane}, data plane {cloud.data_plane}",
+        soft_wrap=True,
+    )
+    names = [name for name in (cloud.endpoints.stt, cloud.endpoints.tts) if name is not None]
+    if names:
+        console.print(f"In service: {escape(', '.join(names))}")
+    console.print('In another shell: [bold]eval "$(voice local env)"[/bold]. Ctrl-C ends it.')
 
 
 def _end_at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
@@ -97,7 +113,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-async def _deploy(cloud: LocalCloud, stage: str, ended: asyncio.Event) -> CloudEndpoints | None:
+async def _deploy(cloud: LocalCloud, stage: str, ended: asyncio.Event, display: Display) -> CloudEndpoints | None:
     """Deploy the stage of this folder's project; None when the user ended it before it was done."""
     deployment = StageDeployment(
         Path.cwd(),
@@ -106,7 +122,7 @@ async def _deploy(cloud: LocalCloud, stage: str, ended: asyncio.Event) -> CloudE
         work_dir=cloud.run_dir / "deployment",
         base_environment=os.environ,
     )
-    deploying = asyncio.create_task(asyncio.to_thread(deployment.everything, lambda line: typer.echo(line, err=True)))
+    deploying = asyncio.create_task(asyncio.to_thread(deployment.everything, display))
     ending = asyncio.create_task(ended.wait())
     try:
         await asyncio.wait({deploying, ending}, return_when=asyncio.FIRST_COMPLETED)

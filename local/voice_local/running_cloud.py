@@ -3,16 +3,20 @@
 Each cloud leaves one file, readable by its user alone, while it runs.
 """
 
+import contextlib
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from voice_local.identity import LocalIdentity
 from voice_local.isolation import connection_variables, without_ways_elsewhere
+
+_log = logging.getLogger(__name__)
 
 
 class CloudEndpoints(BaseModel):
@@ -68,6 +72,8 @@ class RunningCloud(BaseModel):
     started: float
     """Creation time of the process, so that a reused process id is not taken for the cloud."""
     cloud: CloudDescription
+    starter: int | None = None
+    """The process that started it for itself and ends it, such as a demo; None when the cloud is the user's own."""
 
     def process(self) -> psutil.Process | None:
         """Return the cloud's process, None when it has ended."""
@@ -86,21 +92,44 @@ def registry_dir() -> Path:
 
 
 @contextmanager
-def registered(cloud: CloudDescription) -> Iterator[None]:
-    """Make a cloud of this process findable until the block ends."""
-    folder = registry_dir()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{os.getpid()}.json"
-    record = RunningCloud(pid=os.getpid(), started=psutil.Process().create_time(), cloud=cloud)
-    draft = path.with_suffix(".draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(record.model_dump_json())
-    draft.replace(path)
+def registered(cloud: CloudDescription, *, starter: int | None = None) -> Iterator[None]:
+    """Make a cloud of this process findable until the block ends; `starter` as in `RunningCloud`.
+
+    Where the user's state folder cannot be written, a warning says so and the cloud runs on: its own line on stdout
+    says all the same how to reach it.
+    """
+    path = registry_dir() / f"{os.getpid()}.json"
+    record = RunningCloud(pid=os.getpid(), started=psutil.Process().create_time(), cloud=cloud, starter=starter)
+    try:
+        _write(path, record.model_dump_json())
+    except OSError as error:
+        _log.warning(
+            "`voice local env`, `status` and `down` will not find this cloud: %s. Set XDG_STATE_HOME to a folder that "
+            "can be written.",
+            error,
+        )
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        _remove(path)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_suffix(".draft")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        draft.replace(path)
+    except OSError:
+        _remove(draft)
+        raise
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # what cannot be removed is told from a running cloud by its process
+        path.unlink()
 
 
 def running_clouds() -> list[RunningCloud]:
@@ -109,10 +138,10 @@ def running_clouds() -> list[RunningCloud]:
     for path in registry_dir().glob("*.json"):
         try:
             record = RunningCloud.model_validate_json(path.read_text(encoding="utf-8"))
-        except (ValidationError, FileNotFoundError):
+        except (ValueError, OSError):  # half a file, another release's, another user's
             continue
         if record.process() is None:
-            path.unlink(missing_ok=True)
+            _remove(path)
         else:
             found.append(record)
     return sorted(found, key=lambda record: record.started, reverse=True)

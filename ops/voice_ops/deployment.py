@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,10 @@ DOCTOR_FAILED = 3
 
 _DEPLOY = ("--concurrency=4", "--method=direct", "--previous-parameters=false", "--require-approval=never")
 """The stacks do not wait for each other where they need not; direct: no change set that nobody would read."""
+
+
+_COMMAND_WIDTH = 32
+"""Columns of a command beside what it does."""
 
 
 class DeploymentFailedError(OpsError):
@@ -165,19 +170,15 @@ def destroy(request: Request, display: Display) -> dict[str, Any]:
 
 
 def _examine(request: Request, display: Display) -> Examination:
-    began = time.monotonic()
     context = {**read_context(PROJECT / "cdk.json"), **request.context}
-    if display.console.is_terminal:
-        with display.console.status("voice doctor"):
-            examination = examine(context, request.stage, PROJECT, limits=Limits())
-    else:
+    with display.step("voice doctor") as step:
         examination = examine(context, request.stage, PROJECT, limits=Limits())
-    counts = ", ".join(
-        f"{count} {word}"
-        for status, word in ((Status.PASS, "passed"), (Status.WARN, "to know"), (Status.FAIL, "failed"))
-        if (count := examination.count(status))
-    )
-    display.ended("voice doctor", began, counts, done=not examination.failed)
+        step.failed = examination.failed
+        step.outcome = ", ".join(
+            f"{count} {word}"
+            for status, word in ((Status.PASS, "passed"), (Status.WARN, "to know"), (Status.FAIL, "failed"))
+            if (count := examination.count(status))
+        )
     if examination.failed:
         show(examination, display.console)
         if not request.force:
@@ -240,7 +241,10 @@ def _move(request: Request, display: Display, title: str, words: Sequence[str], 
             reasons = [f"{event.stack} {event.resource} ({event.resource_type}): {event.reason}" for event in failures]
             raise DeploymentFailedError("\n  ".join([f"{title} failed:", *dict.fromkeys(reasons)]) + _where(request))
         command.check()
-        moving.outcome = ", ".join(f"{view.name} {view.status or 'unchanged'}" for view in moving.views)
+        moving.outcome = ", ".join(
+            f"{', '.join(view.name for view in views)} {status or 'unchanged'}"
+            for status, views in groupby(moving.views, key=lambda view: view.status)
+        )
 
 
 def _failed(command: Any) -> bool:
@@ -264,11 +268,12 @@ def _try_out(request: Request, display: Display) -> SmokeTest:
     with display.step("voice speak") as step:
         seconds, spoken = speak(request.stage, region, target)
         first_audio = spoken.get("metrics", {}).get("ttfa_ms")
-        step.outcome = f"{seconds:.1f} s of audio{_after(first_audio)}, in {_short(target)}"
+        step.outcome = f"{seconds:.1f} s of audio{_after(first_audio)}"
     with display.step("voice transcribe") as step:
         share, heard = hear(request.stage, region, target)
         first_words = heard.get("metrics", {}).get("first_partial_ms")
         step.outcome = f"{share:.0%} of the words came back{_after(first_words)}"
+    display.console.print(f"  To listen: {escape(_short(target))}", soft_wrap=True)
     return SmokeTest(target, seconds, first_audio, first_words, share)
 
 
@@ -284,12 +289,14 @@ def _say_cost(request: Request, found: Sequence[EndpointStatus], console: Consol
     rates = [one.usd_per_hour for one in found if one.instances]
     if not rates:
         return
-    known = sum(rate for rate in rates if rate is not None)
-    console.print(
-        f"  It runs: about [bold]{money(known)} $ an hour[/bold] until `make pause STAGE={request.stage}` or "
-        f"`make destroy STAGE={request.stage}`. To look: voice status --stage {request.stage}",
-        soft_wrap=True,
-    )
+    cost = f"about [bold]{money(sum(rate for rate in rates if rate is not None))} $ an hour[/bold]"
+    console.print(f"  It costs nothing here; on AWS {cost}." if request.aws.is_local else f"  It costs {cost}.")
+    for command, words in (
+        (f"voice status --stage {request.stage}", "shows what it does"),
+        (f"make pause STAGE={request.stage}", "takes the endpoints away, the rest stays"),
+        (f"make destroy STAGE={request.stage}", "removes it all"),
+    ):
+        console.print(f"    {escape(command):<{_COMMAND_WIDTH}}{words}", soft_wrap=True)
     console.print(f"  [dim]{escape(ESTIMATE)}[/dim]", soft_wrap=True)
 
 

@@ -1,9 +1,9 @@
 """What a person sees while a stage is deployed or destroyed: a line a step, and stacks and containers as they move."""
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,12 +17,28 @@ from voice_ops.stack_watch import StackEvent, StackView
 _TITLE_WIDTH = 26
 _LONGEST_WORDS = 110
 
+QUIET_SECONDS = 10.0
+"""Where the output is no terminal, a step that goes on says so this often; a terminal shows every change."""
 
-@dataclass(slots=True)
+
 class Step:
     """A step under way; what it came to is shown when it is done."""
 
-    outcome: str = ""
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._began = time.monotonic()
+        self.outcome = ""
+        self.failed = False
+        """It was done, and its outcome is bad."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self._began
+
+    def __rich__(self) -> Text:
+        """Return what stands beside the spinner."""
+        return Text.assemble(f"{self.title:<{_TITLE_WIDTH}}", (f"{self.seconds:7.1f} s", "dim"))
 
 
 class Display:
@@ -34,57 +50,65 @@ class Display:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Show a step from its beginning to its end, with the time it took."""
-        began = time.monotonic()
-        step = Step()
-        done = False
-        try:
-            if self.console.is_terminal:
-                with self.console.status(escape(title)):
-                    yield step
-            else:
-                self.console.print(f"  … {escape(title)}")
-                yield step
-            done = True
-        finally:
-            self.ended(title, began, step.outcome, done=done)
-
-    def ended(self, title: str, began: float, outcome: str, *, done: bool) -> None:
-        """Print how a step ended."""
-        mark = "[green]✓[/green]" if done else "[red]✗[/red]"
-        took = f"{time.monotonic() - began:7.1f} s"
-        line = f"  {mark} {escape(title):<{_TITLE_WIDTH}}[dim]{took}[/dim]  {escape(outcome)}"
-        self.console.print(line.rstrip(), soft_wrap=True)
+        step = Step(title)
+        with self._from_beginning_to_end(step, self.console.status(step), lambda: ""):
+            yield step
 
     @contextmanager
     def moving(self, title: str) -> Iterator["Moving"]:
         """Show stacks as they move."""
-        began = time.monotonic()
         moving = Moving(self.console, title)
+        live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=moving.page)
+        with self._from_beginning_to_end(moving, live, moving.in_words):
+            yield moving
+
+    @contextmanager
+    def _from_beginning_to_end(
+        self, step: Step, live: AbstractContextManager[object], doing: Callable[[], str]
+    ) -> Iterator[None]:
         done = False
         try:
-            if self.console.is_terminal:
-                with Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=moving.page):
-                    yield moving
-            else:
-                self.console.print(f"  … {escape(title)}")
-                yield moving
-            done = True
+            with live if self.console.is_terminal else self._told_now_and_then(step, doing):
+                yield
+            done = not step.failed
         finally:
-            self.ended(title, began, moving.outcome, done=done)
+            mark = "[green]✓[/green]" if done else "[red]✗[/red]"
+            line = (
+                f"  {mark} {escape(step.title):<{_TITLE_WIDTH}}[dim]{step.seconds:7.1f} s[/dim]  {escape(step.outcome)}"
+            )
+            self.console.print(line.rstrip(), soft_wrap=True)
+
+    @contextmanager
+    def _told_now_and_then(self, step: Step, doing: Callable[[], str]) -> Iterator[None]:
+        """Print that a step begins, and every `QUIET_SECONDS` that it goes on, and with what."""
+        self.console.print(f"  … {escape(step.title)}")
+        ended = threading.Event()
+
+        def tell() -> None:
+            while not ended.wait(QUIET_SECONDS):
+                words = doing()
+                line = f"    {step.title}, {step.seconds:.0f} s{f': {words}' if words else ''}"
+                self.console.print(escape(line), soft_wrap=True)
+
+        thread = threading.Thread(target=tell, name="signs-of-life", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
-class Moving:
+class Moving(Step):
     """Stacks under way."""
 
     def __init__(self, console: Console, title: str) -> None:
+        super().__init__(title)
         self._console = console
-        self._spinner = Spinner("dots", text=Text(title))
-        self._began = time.monotonic()
-        self._title = title
+        self._spinner = Spinner("dots", text=self)
+        self._said: set[str] = set()
         self.views: Sequence[StackView] = ()
         """As they were at the last look."""
-        self._said: set[str] = set()
-        self.outcome = ""
 
     def say(self, line: str) -> None:
         """Print a line that stays, once."""
@@ -109,25 +133,31 @@ class Moving:
             self._said.add(words)
             self._console.print(f"    container: {escape(words[:_LONGEST_WORDS])}", soft_wrap=True)
 
+    def in_words(self) -> str:
+        """Return what goes on now, in one line; empty before the first look."""
+        return "; ".join(f"{view.name} {view.status} {_doing(view)}".rstrip() for view in self.views if view.status)
+
     def page(self) -> RenderableType:
         """Return what is on the screen now."""
-        self._spinner.update(text=Text(f"{self._title}  {time.monotonic() - self._began:.0f} s"))
-        table = Table.grid(padding=(0, 2, 0, 0))
+        # The last column takes what the others leave, and cuts what does not fit.
+        table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(width=2)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True)
-        table.add_column(overflow="ellipsis", no_wrap=True)
+        table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
+        words = []
         for view in self.views:
-            if not view.status:
-                table.add_row("", view.name, Text("waiting", style="dim"), "")
-                continue
-            doing = ", ".join(view.working_on)
-            if view.endpoint_state:
-                doing = f"endpoint {view.endpoint_state}{f', {doing}' if doing else ''}"
-            table.add_row("", view.name, Text(view.status, style=_style(view.status)), Text(doing, style="dim"))
+            status = Text(view.status, style=_style(view.status)) if view.status else Text("waiting", style="dim")
+            table.add_row("", view.name, status, Text(_doing(view), style="dim"))
             if view.last_words:
-                table.add_row("", "", Text("container", style="dim"), Text(view.last_words, style="dim italic"))
-        return Group(self._spinner, table)
+                said = f"    {view.name} says: {view.last_words}"
+                words.append(Text(said, style="dim italic", no_wrap=True, overflow="ellipsis"))
+        return Group(self._spinner, table, *words)
+
+
+def _doing(view: StackView) -> str:
+    endpoint = [f"endpoint {view.endpoint_state}"] if view.endpoint_state else []
+    return ", ".join([*endpoint, *view.working_on])
 
 
 def _style(status: str) -> str:

@@ -1,25 +1,33 @@
 """`make demo`: python -m voice_local.demo [--stage S] [--keep]."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from voice_local.demo.children import interrupt_on_signals, no_child_left
 from voice_local.demo.cloud_process import CloudProcess
-from voice_local.demo.display import Display
 from voice_local.demo.errors import DemoError
 from voice_local.demo.report import DemoReport
 from voice_local.demo.run import Demo, DemoOptions
+from voice_local.display import Display
 from voice_local.isolation import without_ways_elsewhere
 
 RECORDINGS = Path("tests/recordings")
 RECORDING = "sense_and_sensibility_01_austen_64kb-0870.wav"
+
+WRITTEN = ("cloud", "cdk.out", "cdk-home", "cloud.log", "cdk.log", "demo.log", "spoken.wav", "report.json")
+"""What a run leaves in its folder and the next one removes; anything else there is somebody's own."""
 
 PLAIN_WIDTH = 160
 """Columns, where the output is no terminal."""
@@ -34,8 +42,15 @@ def main(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the local cloud and its endpoints running.")] = False,
     build_dir: Annotated[Path, typer.Option(help="For the log, the WAV file and report.json.")] = Path("build/demo"),
 ) -> None:
-    """Deploy both voices to a local cloud, stream real speech through them, and take everything down again."""
-    options = _options(stage, build_dir.resolve(), keep)
+    """Deploy both voices to a local cloud, stream real speech through them, and take everything down again.
+
+    Exit code 0 when every step did what it should, 1 when one failed (it says where the log is), 130 after Ctrl-C.
+
+    \b
+    make demo                                     # the same as
+    python -m voice_local.demo
+    python -m voice_local.demo --keep --build-dir /tmp/demo
+    """
     # A file or a pipe has no width to wrap at.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     display = Display(console)
@@ -46,28 +61,67 @@ def main(
     interrupt_on_signals()
     kept: set[int] = set()
     try:
-        with no_child_left(kept), _cloud_process(options) as cloud_process:
-            report = Demo(options, display).run(cloud_process)
-            if keep:
-                kept.add(cloud_process.keep())
+        with _folder(build_dir.resolve()) as (folder, lock):
+            options = _options(stage, folder, keep)
+            with no_child_left(kept), _cloud_process(options, lock) as cloud_process:
+                report = Demo(options, display).run(cloud_process)
+                if keep:
+                    kept.add(cloud_process.keep())
+            path = folder / "report.json"
+            report.write(path)
     except KeyboardInterrupt:
         console.print("\nInterrupted; nothing is left running.")
         sys.exit(INTERRUPTED)
     except DemoError as error:
-        console.print(f"\n[red]The demo failed:[/red] {error}", markup=True, soft_wrap=True)
+        _say_failed(console, str(error))
         first = f"; first look at {error.log}" if error.log.exists() else ""
-        console.print(f"The logs are in {options.build_dir}{first}.", soft_wrap=True)
+        console.print(escape(f"The logs are in {folder}{first}."), soft_wrap=True)
         sys.exit(1)
-    path = options.build_dir / "report.json"
-    report.write(path)
+    except OSError as error:  # no folder, no space, no file of the project
+        _say_failed(console, str(error))
+        sys.exit(1)
     _show(display, report, path)
     _next_steps(console, options)
 
 
+def _say_failed(console: Console, reason: str) -> None:
+    console.print(f"\n[red]The demo failed:[/red] {escape(reason)}", soft_wrap=True)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[tuple[Path, int]]:
+    """Take a folder for this run alone, without what the run before left there.
+
+    Yields:
+        The folder, and the descriptor that locks it: whoever inherits it has the folder for longer.
+
+    Raises:
+        OSError: it cannot be written, or another run has it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(
+                errno.EBUSY,
+                "another demo runs in this folder, or the cloud that KEEP=1 left there (`voice local down` ends it); "
+                "wait for it, or run this one beside it: python -m voice_local.demo --build-dir DIR",
+                str(path),
+            ) from None
+        for name in WRITTEN:
+            if (path / name).is_dir():
+                shutil.rmtree(path / name)
+            else:
+                (path / name).unlink(missing_ok=True)
+        yield path, lock
+    finally:
+        os.close(lock)
+
+
 def _options(stage: str, build_dir: Path, keep: bool) -> DemoOptions:
     project_dir = Path.cwd()
-    shutil.rmtree(build_dir, ignore_errors=True)
-    build_dir.mkdir(parents=True)
     transcripts = json.loads((project_dir / RECORDINGS / "transcripts.json").read_text(encoding="utf-8"))
     return DemoOptions(
         project_dir=project_dir,
@@ -80,13 +134,14 @@ def _options(stage: str, build_dir: Path, keep: bool) -> DemoOptions:
     )
 
 
-def _cloud_process(options: DemoOptions) -> CloudProcess:
+def _cloud_process(options: DemoOptions, lock: int) -> CloudProcess:
     return CloudProcess(
         options.voice,
         run_dir=options.build_dir / "cloud",
         log=options.build_dir / "cloud.log",
         environment=without_ways_elsewhere(os.environ),
         keep=options.keep,
+        lock=lock,
     )
 
 

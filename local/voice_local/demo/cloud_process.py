@@ -4,8 +4,10 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -18,11 +20,26 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 """For an orderly end, containers included; after that it is killed."""
 
+END_SECONDS = 2.0
+"""Between what a dying cloud no longer answers and the end of its process, which says why."""
+
 
 class CloudProcess:
     """Starts the cloud on free ports; it ends with this process unless it is kept."""
 
-    def __init__(self, voice: Path, *, run_dir: Path, log: Path, environment: Mapping[str, str], keep: bool) -> None:
+    def __init__(
+        self, voice: Path, *, run_dir: Path, log: Path, environment: Mapping[str, str], keep: bool, lock: int
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            voice: the `voice` script.
+            run_dir: the cloud's run folder.
+            log: takes what it writes to stderr.
+            environment: of the cloud.
+            keep: it is to stay when this process ends.
+            lock: descriptor that locks the folder; a cloud that stays keeps it.
+        """
         self._command = [
             *(str(voice), "local", "up", "--control-port", "0", "--data-port", "0", "--run-dir", str(run_dir)),
             *([] if keep else ["--until-stdin-closes"]),
@@ -30,6 +47,7 @@ class CloudProcess:
         self._log = log
         self._environment = dict(environment)
         self._keep = keep
+        self._lock = lock
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> CloudDescription:
@@ -48,6 +66,7 @@ class CloudProcess:
                 env=self._environment,
                 text=True,
                 start_new_session=True,
+                pass_fds=(self._lock,) if self._keep else (),
             )
         return CloudDescription.model_validate_json(self._first_line(self._process))
 
@@ -61,8 +80,42 @@ class CloudProcess:
                     raise DemoError(f"the local cloud did not come up within {START_SECONDS:.0f} s", self._log)
         line = process.stdout.readline()
         if not line.strip():
-            raise DemoError(f"the local cloud ended before it was up (exit {process.wait(STOP_SECONDS)})", self._log)
+            raise DemoError(f"the local cloud {_ended(process.wait(STOP_SECONDS))} before it was up", self._log)
         return line
+
+    @contextmanager
+    def needed(self, *give_up: Callable[[], None]) -> Iterator[None]:
+        """Have what is under way given up when the cloud ends within the block, instead of waiting for its answers.
+
+        Args:
+            give_up: each ends one kind of work; called from another thread.
+
+        Raises:
+            DemoError: the cloud ended; whatever the block raised is its cause.
+        """
+        process = self._process
+        if process is None:
+            raise RuntimeError("the local cloud does not run")
+        left = threading.Event()
+
+        def watch() -> None:
+            while process.poll() is None:
+                if left.wait(0.2):
+                    return
+            for end in give_up:
+                end()
+
+        watching = threading.Thread(target=watch, name="cloud-watch", daemon=True)
+        watching.start()
+        try:
+            yield
+        except Exception as error:
+            if (how := _end_of(process)) is not None:
+                raise DemoError(f"the local cloud {how} while it was needed", self._log) from error
+            raise
+        finally:
+            left.set()
+            watching.join()
 
     def keep(self) -> int:
         """Let the cloud run on when this object ends; return its process id."""
@@ -93,3 +146,14 @@ class CloudProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _end_of(process: subprocess.Popen[str]) -> str | None:
+    try:
+        return _ended(process.wait(END_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _ended(code: int) -> str:
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

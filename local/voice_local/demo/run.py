@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voice_local.cdk_cli import CdkCliError, CdkStep, StepListener
+from botocore.exceptions import BotoCoreError, ClientError
+
+from voice_local.cdk_cli import CdkCliError
 from voice_local.demo.cloud_process import CloudProcess
-from voice_local.demo.display import Display, Step
 from voice_local.demo.errors import DemoError
 from voice_local.demo.report import DemoReport
 from voice_local.demo.sentence import spoken_sentences
 from voice_local.demo.voice_command import VoiceCommand
-from voice_local.deployment import DeploymentError, StageDeployment
+from voice_local.deployment import DeploymentError, StageDeployment, showing
+from voice_local.display import Display
 from voice_local.leftovers import Inventory, Resource
 from voice_local.running_cloud import CloudDescription
 from voice_local.word_error_rate import word_error_rate
@@ -57,17 +59,20 @@ class Demo:
             cloud = cloud_process.start()
             step.outcome = f"control plane {cloud.control_plane}, data plane {cloud.data_plane}"
         deployment = self._deployment(cloud)
-        inventory = Inventory(cloud.identity, cloud.control_plane)
-        with _cdk_errors(self._log):
-            self._deploy(deployment)
         voice = VoiceCommand(self._options.voice, cloud.environment(os.environ), self._log)
+        with cloud_process.needed(deployment.cancel, voice.cancel), _errors_of_the_cloud(self._log):
+            return self._measure(began, deployment, voice, Inventory(cloud.identity, cloud.control_plane))
+
+    def _measure(
+        self, began: float, deployment: StageDeployment, voice: VoiceCommand, inventory: Inventory
+    ) -> DemoReport:
+        deployment.everything(self._display)
         heard = self._transcribe_recording(voice)
         sentence, said = self._speak(voice)
         read_back = self._read_back(voice)
         left_over = []
         if not self._options.keep:
-            with _cdk_errors(self._log):
-                left_over = self._take_down(deployment, inventory)
+            left_over = self._take_down(deployment, inventory)
         return DemoReport(
             wer_recording=word_error_rate(self._options.transcript, heard["text"]),
             wer_roundtrip=word_error_rate(sentence, read_back["text"]),
@@ -88,16 +93,6 @@ class Demo:
             work_dir=self._options.build_dir,
             base_environment=os.environ,
         )
-
-    def _deploy(self, deployment: StageDeployment) -> None:
-        with self._display.step("cdk synth"):
-            deployment.synth()
-        with self._display.step("cdk bootstrap") as step:
-            deployment.bootstrap(_showing(step))
-        with self._display.step("cdk deploy --all") as step:
-            deployment.deploy(_showing(step))
-            endpoints = deployment.endpoints()
-            step.outcome = f"in service: {endpoints.stt}, {endpoints.tts}"
 
     def _transcribe_recording(self, voice: VoiceCommand) -> dict[str, Any]:
         recording = self._options.recording
@@ -123,7 +118,7 @@ class Demo:
 
     def _take_down(self, deployment: StageDeployment, inventory: Inventory) -> list[Resource]:
         with self._display.step("cdk destroy --all") as step:
-            deployment.destroy(_showing(step))
+            deployment.destroy(showing(step))
             deleted = inventory.delete_assets()
             step.outcome = f"with the {len(deleted)} assets that bootstrap's bucket and repository kept"
         with self._display.step("Nothing is left") as step:
@@ -139,13 +134,6 @@ class Demo:
         return left_over
 
 
-def _showing(step: Step) -> StepListener:
-    def show(event: CdkStep) -> None:
-        step.progress(f"{event.stack}: {event.resource_type} {event.status}")
-
-    return show
-
-
 def _counted(kinds: list[tuple[str, str]], left_over: list[Resource]) -> dict[str, str]:
     """Return for each service that was asked how many of each kind it still has."""
     counts: dict[str, list[str]] = {}
@@ -156,8 +144,8 @@ def _counted(kinds: list[tuple[str, str]], left_over: list[Resource]) -> dict[st
 
 
 @contextmanager
-def _cdk_errors(log: Path) -> Iterator[None]:
+def _errors_of_the_cloud(log: Path) -> Iterator[None]:
     try:
         yield
-    except (CdkCliError, DeploymentError) as error:
+    except (CdkCliError, DeploymentError, ClientError, BotoCoreError) as error:
         raise DemoError(str(error), log) from error

@@ -1,7 +1,10 @@
 """Runs the `voice` command as a user would, and reads the JSON it prints."""
 
+import contextlib
 import json
 import subprocess
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,11 @@ class VoiceCommand:
         self._executable = executable
         self._environment = dict(environment)
         self._log = log
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """End the command that runs now and refuse further ones; called from another thread."""
+        self._cancelled.set()
 
     def result(self, *arguments: str, show: bool) -> dict[str, Any]:
         """Run the command with `--json` and return what it printed.
@@ -33,28 +41,37 @@ class VoiceCommand:
             show: whether its live output goes to the terminal instead of the log.
 
         Raises:
-            DemoError: it failed, took too long, or printed no JSON.
+            DemoError: it failed, took too long, was cancelled, or printed no JSON.
         """
         name = f"voice {arguments[0]}"
         with self._log.open("ab") as log:
             log.write(f"$ {name}\n".encode())
             log.flush()
-            try:
-                done = subprocess.run(
-                    [str(self._executable), *arguments, "--json"],
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=None if show else log,
-                    timeout=COMMAND_SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                raise DemoError(f"`{name}` took longer than {COMMAND_SECONDS:.0f} s", self._log) from error
-        if done.returncode != 0:
-            raise DemoError(f"`{name}` failed (exit {done.returncode})", self._log)
+            command = subprocess.Popen(
+                [str(self._executable), *arguments, "--json"],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if show else log,
+            )
+            with command:
+                try:
+                    printed = self._output(command, name)
+                finally:
+                    command.kill()
+        if command.returncode != 0:
+            raise DemoError(f"`{name}` failed (exit {command.returncode})", self._log)
         try:
-            result: dict[str, Any] = json.loads(done.stdout)
+            result: dict[str, Any] = json.loads(printed)
         except ValueError as error:
             raise DemoError(f"`{name}` printed no JSON", self._log) from error
         return result
+
+    def _output(self, command: subprocess.Popen[bytes], name: str) -> bytes:
+        deadline = time.monotonic() + COMMAND_SECONDS
+        while time.monotonic() < deadline:
+            if self._cancelled.is_set():
+                raise DemoError(f"`{name}` was cancelled", self._log)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return command.communicate(timeout=0.2)[0]
+        raise DemoError(f"`{name}` took longer than {COMMAND_SECONDS:.0f} s", self._log)

@@ -1,5 +1,6 @@
-"""What a person watching the demo sees: one line a step, a spinner while it runs, no wall of log text."""
+"""What a person sees of work in steps: one line a step, a spinner while it runs, no wall of log text."""
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,30 +9,33 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 _TITLE_WIDTH = 28
 
 QUIET_SECONDS = 10.0
-"""Where the output is no terminal, a long step says what it is at this often; a terminal shows every change."""
+"""Where the output is no terminal, a step that goes on says so this often; a terminal shows every change."""
 
 
 class Step:
     """A step that is running; its detail is shown beside the spinner, its outcome when it is done."""
 
-    def __init__(self, console: Console, status: Status | None, title: str) -> None:
+    def __init__(self, console: Console, title: str) -> None:
         self._console = console
-        self._status = status
         self._title = title
-        self._said = time.monotonic()
+        self._began = time.monotonic()
+        self._detail = ""
+        self._status = console.status(self, spinner="dots") if console.is_terminal else None
         self.outcome = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self._began
 
     def progress(self, detail: str) -> None:
         """Say what is going on now."""
-        if self._status is not None:
-            self._status.update(f"{self._title:<{_TITLE_WIDTH}} [dim]{escape(detail)}[/dim]")
-        elif time.monotonic() - self._said >= QUIET_SECONDS:
-            self._said = time.monotonic()
-            self._console.print(f"    {escape(detail)}", highlight=False, soft_wrap=True)
+        self._detail = detail
 
     @contextmanager
     def handing_over_the_terminal(self) -> Iterator[bool]:
@@ -44,6 +48,42 @@ class Step:
             if self._status is not None:
                 self._status.start()
 
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show that it runs, and what it is at, as long as the block does."""
+        with _turning(self._status) if self._status is not None else self._told_now_and_then():
+            yield
+
+    def __rich__(self) -> Text:
+        """Return what stands beside the spinner."""
+        return Text.assemble(f"{self._title:<{_TITLE_WIDTH}}", (f"{self.seconds:6.1f} s  {self._detail}", "dim"))
+
+    @contextmanager
+    def _told_now_and_then(self) -> Iterator[None]:
+        self._console.print(f"  … {escape(self._title)}", highlight=False)
+        ended = threading.Event()
+        thread = threading.Thread(target=self._tell_until, args=(ended,), name="signs-of-life", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _tell_until(self, ended: threading.Event) -> None:
+        while not ended.wait(QUIET_SECONDS):
+            detail = f": {self._detail}" if self._detail else ""
+            self._console.print(f"    {self.seconds:.0f} s{escape(detail)}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _turning(status: Status) -> Iterator[None]:
+    status.start()
+    try:
+        yield
+    finally:
+        status.stop()
+
 
 class Display:
     """Prints to the console; plain lines where it is no terminal."""
@@ -54,24 +94,16 @@ class Display:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Show a step from its start to its end, with the time it took."""
-        began = time.monotonic()
-        status = self.console.status(title, spinner="dots") if self.console.is_terminal else None
-        step = Step(self.console, status, title)
-        if status is None:
-            self.console.print(f"  … {escape(title)}", highlight=False)
-        else:
-            status.start()
+        step = Step(self.console, title)
         done = False
         try:
-            yield step
+            with step.shown():
+                yield step
             done = True
         finally:
-            if status is not None:
-                status.stop()
             mark = "[green]✓[/green]" if done else "[red]✗[/red]"
-            took = f"{time.monotonic() - began:6.1f} s"
             self.console.print(
-                f"  {mark} {escape(title):<{_TITLE_WIDTH}}[dim]{took}[/dim]  {escape(step.outcome)}",
+                f"  {mark} {escape(title):<{_TITLE_WIDTH}}[dim]{step.seconds:6.1f} s[/dim]  {escape(step.outcome)}",
                 highlight=False,
                 soft_wrap=True,
             )
