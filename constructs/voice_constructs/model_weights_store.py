@@ -39,6 +39,9 @@ which hash what comes."""
 LONGEST_BUILD_MINUTES = 55
 """CloudFormation gives up on a custom resource after an hour."""
 
+LONGEST_QUEUE_MINUTES = 30
+"""A young account runs one build at a time, and the second voice's weights wait for those of the first."""
+
 _LIFE_OF_OLD_VERSIONS_DAYS = 7
 
 
@@ -171,7 +174,10 @@ class WeightsStore(Construct):
         role = iam.Role(
             self,
             "BuildRole",
-            assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"),
+            # For builds of this account alone: CodeBuild may not be talked into it by anybody else's project.
+            assumed_by=iam.ServicePrincipal(
+                "codebuild.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
+            ),
             description="What the build that stages weights may do",
         )
         role.add_to_policy(_writing_to(log_group))
@@ -233,9 +239,8 @@ class WeightsStore(Construct):
                 ],
             ),
             timeout_in_minutes=self._timeout_minutes,
-            queued_timeout_in_minutes=5,
-            # Two builds of one revision would only get into each other's way, and one of many is never waited for.
-            concurrent_build_limit=2,
+            # No limit of its own on builds at once: with one, CodeBuild refuses what it would else keep in its queue.
+            queued_timeout_in_minutes=LONGEST_QUEUE_MINUTES,
             logs_config=codebuild.CfnProject.LogsConfigProperty(
                 cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
                     status="ENABLED", group_name=log_group.log_group_name

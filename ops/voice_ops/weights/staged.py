@@ -10,7 +10,7 @@ from stacks.names import Service, weights_parameter_name, weights_stack_name
 from stacks.settings import StageSettings
 from voice_constructs.model_weights_job.weights_staging.manifest import Manifest, prefix_of, problems, surplus
 from voice_constructs.model_weights_job.weights_staging.store import WeightsStore
-from voice_constructs.prices import USD_PER_GB_MONTH_IN_S3
+from voice_constructs.prices import BYTES_PER_BILLED_GB, USD_PER_GB_MONTH_IN_S3
 from voice_ops.errors import OpsError
 from voice_ops.session import AwsSession, error_code, translated
 
@@ -147,10 +147,9 @@ def look(
             found.append(
                 f"the manifest is of {','.join(manifest.patterns)}, the settings ask for {','.join(wanted.files)}"
             )
-        named = {problem.partition(" ")[0] for problem in found}
         for file in manifest.files:
-            if file.path in named:
-                continue
+            if sizes.get(file.path) != file.size:
+                continue  # told above
             if deep:
                 digest = hashlib.sha256()
                 for chunk in store.chunks(wanted.model, wanted.revision, file.path, CHUNK_BYTES):
@@ -175,4 +174,4 @@ def look(
 
 def monthly_cost(size: int) -> float:
     """Return what so many bytes cost in S3, US dollars a month; an estimate."""
-    return size / 1e9 * USD_PER_GB_MONTH_IN_S3
+    return size / BYTES_PER_BILLED_GB * USD_PER_GB_MONTH_IN_S3

@@ -7,16 +7,19 @@ line says why.
 """
 
 import os
+import signal
 import sys
+import traceback
 from collections.abc import Mapping
 
 import boto3
 from boto3.exceptions import S3UploadFailedError
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from .copier import Copier
 from .errors import SettingsMissingError, StagingError
-from .hub import Hub, HubSettings
+from .hub import Hub, HubSettings, is_token
 from .requests import leave_reason
 from .store import WeightsStore
 
@@ -29,22 +32,33 @@ PATIENCE = {
 }
 """Variables that change the hub's patience; the defaults are right for any hub."""
 
+S3_ATTEMPTS = 10
+"""Tries of one request to S3 in all: it slows down who sends many parts at once, and begs to be asked again."""
+
 
 def main(environment: Mapping[str, str]) -> int:
     """Stage; return the exit code."""
     try:
-        missing = [name for name in NEEDED if not environment.get(name)]
-        if missing:
-            raise SettingsMissingError(f"the environment lacks {', '.join(missing)}")
         _stage(environment)
     except (StagingError, S3UploadFailedError, BotoCoreError, ClientError, OSError) as error:
-        say(f"failed: {error}")
-        _tell(environment, str(error))
-        return 1
+        return _failed(environment, str(error))
+    except KeyboardInterrupt:
+        return _failed(environment, "it was stopped. Start again: what was staged stays.")
+    except Exception as error:  # noqa: BLE001 - a fault of this program; who waits is told of it too
+        traceback.print_exc()
+        return _failed(environment, f"the copier itself failed: {type(error).__name__}: {error}")
     return 0
 
 
+def _failed(environment: Mapping[str, str], reason: str) -> int:
+    say(f"failed: {reason}")
+    _tell(environment, reason)
+    return 1
+
+
 def _stage(environment: Mapping[str, str]) -> None:
+    if missing := [name for name in NEEDED if not environment.get(name)]:
+        raise SettingsMissingError(f"the environment lacks {', '.join(missing)}")
     patience = {name: float(environment[variable]) for variable, name in PATIENCE.items() if variable in environment}
     secret = environment.get("HUB_TOKEN_SECRET")
     hub = Hub(
@@ -53,7 +67,8 @@ def _stage(environment: Mapping[str, str]) -> None:
         say,
         HubSettings(**patience),  # type: ignore[arg-type]
     )
-    store = WeightsStore(boto3.client("s3"), environment["WEIGHTS_BUCKET"])
+    retries = Config(retries={"mode": "standard", "total_max_attempts": S3_ATTEMPTS})
+    store = WeightsStore(boto3.client("s3", config=retries), environment["WEIGHTS_BUCKET"])
     patterns = [pattern.strip() for pattern in environment["FILES"].split(",") if pattern.strip()]
     Copier(hub, store, say).run(environment["MODEL"], environment["REVISION"], patterns)
 
@@ -61,7 +76,7 @@ def _stage(environment: Mapping[str, str]) -> None:
 def _token(secret: str) -> str:
     answer = boto3.client("secretsmanager").get_secret_value(SecretId=secret)
     token = str(answer.get("SecretString", "")).strip()
-    if not token or any(character.isspace() for character in token):
+    if not is_token(token):
         raise StagingError(f"the secret {secret} holds no token: its text must be the token alone")
     return token
 
@@ -81,5 +96,11 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 (the log)
 
 
+def _stop(*_: object) -> None:
+    """End as Ctrl-C does, so that an upload under way is taken back."""
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(main(os.environ))

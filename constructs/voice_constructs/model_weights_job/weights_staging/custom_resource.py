@@ -24,7 +24,7 @@ ANSWER_SECONDS = 30.0
 """For the PUT of the answer."""
 
 LONGEST_REASON = 1500
-"""Characters; an answer may have 4096 bytes in all."""
+"""Characters, ASCII alone; an answer may have 4096 bytes in all."""
 
 
 def handler(event: Mapping[str, Any], _context: object) -> None:
@@ -115,7 +115,7 @@ def _answer(event: Mapping[str, Any], status: str, manifest: Manifest | None = N
     wanted = event["ResourceProperties"]
     body = {
         "Status": status,
-        "Reason": reason[:LONGEST_REASON],
+        "Reason": reason.encode("ascii", "replace").decode()[:LONGEST_REASON],
         "PhysicalResourceId": event.get("PhysicalResourceId") if event["RequestType"] == "Delete" else _name(wanted),
         "StackId": event["StackId"],
         "RequestId": event["RequestId"],

@@ -34,6 +34,8 @@ class HubSettings:
     """Before the second attempt; doubled each time."""
     longest_pause_seconds: float = 30.0
     """Between two attempts."""
+    longest_asked_pause_seconds: float = 330.0
+    """Between two attempts when the hub says how long (Retry-After): it counts requests over five minutes."""
     wrong_contents: int = 3
     """Downloads of one file with a wrong checksum before it is given up."""
 
@@ -68,6 +70,18 @@ Progress = Callable[[int], None]
 """Is told how many bytes of the file are there."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why an attempt did not bring all, and for how many seconds the hub asked not to be asked."""
+
+    said: str
+    pause: float = 0.0
+
+
+class _EncodedError(OSError):
+    """The content came compressed, though it was asked for as it is: sizes and ranges mean something else then."""
+
+
 class Hub:
     """One hub, with or without a token.
 
@@ -92,11 +106,12 @@ class Hub:
             HubError: the model or the revision is not there, is gated, or the hub does not answer.
         """
         url = f"{self._url}/api/models/{model}/revision/{urllib.parse.quote(revision, safe='')}?blobs=true"
-        told = json.loads(self._patiently(url, f"{model}@{revision}"))
+        answer = self._patiently(url, f"{model}@{revision}")
         try:
+            told = json.loads(answer)
             files = tuple(_file(entry) for entry in told["siblings"])
             return Revision(model, str(told["sha"]), files)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise HubError(f"{url} does not list files with checksums ({error!r}): is that a hub?") from error
 
     def download(self, revision: Revision, file: HubFile, target: Path, progress: Progress) -> str:
@@ -122,34 +137,39 @@ class Hub:
 
     def _receive(self, url: str, file: HubFile, target: Path, progress: Progress) -> "_Received":
         received = _Received(file.size)
-        fruitless = 0
+        fruitless = furthest = 0
         with target.open("wb") as output:
             while not received.complete:
-                before = received.size
                 problem = self._try_to_receive(url, file, received, output, progress)
                 if received.complete:
                     break
-                fruitless = 0 if received.size > before else fruitless + 1
+                # Further than ever, not than before: without ranges each answer begins anew.
+                fruitless = 0 if received.size > furthest else fruitless + 1
+                furthest = max(furthest, received.size)
                 if fruitless >= self._settings.fruitless_attempts:
                     raise HubError(
-                        f"{file.path}: nothing came after byte {received.size} of {file.size} in {fruitless} attempts, "
-                        f"last {problem}. Start again: what was staged stays."
+                        f"{file.path}: nothing came after byte {furthest} of {file.size} in {fruitless} attempts, "
+                        f"last {problem.said}. Start again: what was staged stays."
                     )
-                self._say(f"{file.path}: {problem} at byte {received.size} of {file.size}; going on from there")
-                self._pause(fruitless)
+                self._say(f"{file.path}: {problem.said} at byte {received.size} of {file.size}; going on from there")
+                self._pause(fruitless, problem.pause)
         return received
 
-    def _try_to_receive(self, url: str, file: HubFile, received: "_Received", output: Any, progress: Progress) -> str:
+    def _try_to_receive(
+        self, url: str, file: HubFile, received: "_Received", output: Any, progress: Progress
+    ) -> _Problem:
         """Receive what one answer brings; return why it was not all."""
         try:
             self._receive_more(url, file, received, output, progress)
         except urllib.error.HTTPError as error:
-            if error.code not in _PASSING:
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and received.size:
+                received.too_short = True  # there is nothing beyond what came
+            elif error.code not in _PASSING:
                 raise self._refusal(error, file.path) from None
-            return _told(error)
+            return _Problem(_told(error), _asked_pause(error))
         except (OSError, http.client.HTTPException) as error:
-            return _told(error)
-        return "the answer was cut"
+            return _Problem(_told(error))
+        return _Problem("the answer was cut")
 
     def _receive_more(self, url: str, file: HubFile, received: "_Received", output: Any, progress: Progress) -> None:
         headers = {"Range": f"bytes={received.size}-"} if received.size else {}
@@ -176,19 +196,24 @@ class Hub:
             except urllib.error.HTTPError as error:
                 if error.code not in _PASSING:
                     raise self._refusal(error, what) from None
-                problem: Exception = error
+                problem = _Problem(_told(error), _asked_pause(error))
             except (OSError, http.client.HTTPException) as error:
-                problem = error
-            self._say(f"{what}: {_told(problem)}; trying again")
-            self._pause(attempt)
-        raise HubError(f"{what}: {self._url} does not answer, last {_told(problem)}")
+                problem = _Problem(_told(error))
+            if attempt < self._settings.fruitless_attempts:
+                self._say(f"{what}: {problem.said}; trying again")
+                self._pause(attempt, problem.pause)
+        raise HubError(f"{what}: {self._url} does not answer, last {problem.said}")
 
     def _open(self, url: str, headers: Mapping[str, str]) -> Any:
         # Compression would make ranges and sizes mean something else.
         request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", **headers})  # noqa: S310 (checked)
         if self._token is not None:
             request.add_header("Authorization", f"Bearer {self._token}")
-        return self._opener.open(request, timeout=self._settings.socket_seconds)
+        answer = self._opener.open(request, timeout=self._settings.socket_seconds)
+        if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
+            answer.close()
+            raise _EncodedError(f"it came as {encoding}, though it was asked for as it is")
+        return answer
 
     def _refusal(self, error: urllib.error.HTTPError, what: str) -> HubError:
         if error.code in {401, 403}:
@@ -202,10 +227,10 @@ class Hub:
             return HubError(f"{what}: there is no such model, revision or file on {self._url} (404).")
         return HubError(f"{what}: the hub answers {error.code} {error.reason}.")
 
-    def _pause(self, attempt: int) -> None:
-        time.sleep(
-            min(self._settings.first_pause_seconds * 2 ** max(0, attempt - 1), self._settings.longest_pause_seconds)
-        )
+    def _pause(self, attempt: int, asked: float) -> None:
+        settings = self._settings
+        own = min(settings.first_pause_seconds * 2 ** max(0, attempt - 1), settings.longest_pause_seconds)
+        time.sleep(max(own, min(asked, settings.longest_asked_pause_seconds)))
 
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -222,12 +247,12 @@ class _Received:
     @property
     def complete(self) -> bool:
         """Whether nothing more is to come, right or wrong."""
-        return self.too_long or self.size >= self._expected
+        return self.too_long or self.too_short or self.size >= self._expected
 
     def restart(self) -> None:
         """Begin again."""
         self.size = 0
-        self.too_long = False
+        self.too_long = self.too_short = False
         self.sha256 = hashlib.sha256()
         self.blob = hashlib.sha1(b"blob %d\0" % self._expected, usedforsecurity=False)
 
@@ -241,6 +266,8 @@ class _Received:
         """Return how the content differs from what the hub says of it; None when it does not."""
         if self.too_long:
             return f"it is longer than the {file.size} bytes that the hub lists"
+        if self.too_short:
+            return f"it ends after {self.size} of the {file.size} bytes that the hub lists"
         if file.sha256 is not None:
             found, wanted, name = self.sha256.hexdigest(), file.sha256, "sha256"
         else:
@@ -274,10 +301,23 @@ def _goes_on(answer: Any, offset: int) -> bool:
     return True
 
 
+def is_token(text: str) -> bool:
+    """Return whether a secret's text can be a hub's token: one printable word, and no JSON around it."""
+    return text.isascii() and text.isprintable() and " " not in text and text != "" and not text.startswith("{")
+
+
+def _asked_pause(error: urllib.error.HTTPError) -> float:
+    """Return the seconds of Retry-After, 0 when there is none or it is a date."""
+    given = str(error.headers.get("Retry-After", ""))
+    return float(given) if given.isdecimal() else 0.0
+
+
 def _file(entry: Mapping[str, Any]) -> HubFile:
-    large = entry.get("lfs")
+    large, path = entry.get("lfs"), str(entry["rfilename"])
+    if {"", ".", ".."} & set(path.split("/")):
+        raise ValueError(f"{path!r} is no path within a repository")
     return HubFile(
-        path=str(entry["rfilename"]),
+        path=path,
         size=int(entry["size"]),
         blob_id=str(entry["blobId"]),
         sha256=str(large["sha256"]) if large else None,

@@ -4,8 +4,10 @@ Keys in the bucket: `models/{owner}/{name}/{revision}/...` holds the files, moun
 `models/{owner}/{name}/{revision}.manifest.json` is written last, so that its presence means that all were complete.
 """
 
+import fnmatch
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,9 +80,30 @@ class Manifest:
             if told["format"] != FORMAT:
                 raise ValueError(f"format {told['format']}, not {FORMAT}")
             files = tuple(StagedFile(**file) for file in told["files"])
-            return Manifest(told["model"], told["revision"], tuple(told["patterns"]), files)
-        except (KeyError, TypeError) as error:
+            manifest = Manifest(told["model"], told["revision"], tuple(told["patterns"]), files)
+            wrong = next(_faults(manifest), None)
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a part is missing or wrong: {error!r}") from error
+        if wrong is not None:
+            raise ValueError(wrong)
+        return manifest
+
+
+def _faults(manifest: Manifest) -> Iterator[str]:
+    """Yield what no manifest that this package wrote can hold: somebody changed it, or it is not whole."""
+    paths = [file.path for file in manifest.files]
+    if len(set(paths)) != len(paths):
+        yield "a file is listed twice"
+    for file in manifest.files:
+        if not isinstance(file.size, int) or file.size < 0:
+            yield f"{file.path} has {file.size!r} as its size"
+        if re.fullmatch("[0-9a-f]{64}", file.sha256) is None:
+            yield f"{file.path} has {file.sha256!r} as its sha256"
+    if not manifest.patterns:
+        yield "it is of no files"
+    for pattern in manifest.patterns:
+        if not any(fnmatch.fnmatchcase(path, pattern) for path in paths):
+            yield f"it lists no file like {pattern}"
 
 
 def problems(manifest: Manifest, sizes: Mapping[str, int]) -> list[str]:

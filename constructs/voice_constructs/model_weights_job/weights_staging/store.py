@@ -71,7 +71,7 @@ class WeightsStore:
         """Return the manifest of a revision, None when there is none.
 
         Raises:
-            ValueError: what is there is no manifest.
+            ValueError: what is there is no manifest, or not of this revision.
         """
         try:
             answer = self._s3.get_object(Bucket=self._bucket, Key=manifest_key(model, revision))
@@ -79,7 +79,10 @@ class WeightsStore:
             if _is_missing(error):
                 return None
             raise
-        return Manifest.from_json(answer["Body"].read())
+        found = Manifest.from_json(answer["Body"].read())
+        if (found.model, found.revision) != (model, revision):
+            raise ValueError(f"it is of {found.model}@{found.revision}")
+        return found
 
     def write_manifest(self, manifest: Manifest) -> str:
         """Write the manifest, by which all is complete; return its URI."""
