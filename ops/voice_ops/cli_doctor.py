@@ -64,7 +64,7 @@ def doctor(
         raise typer.Exit(2) from error
     examination = _examine(settings, stage, Limits(disk_gb=disk_gb), assembly=assembly, offline=offline, quiet=as_json)
     if as_json:
-        typer.echo(json.dumps(examination.as_json(), indent=1, ensure_ascii=False))
+        typer.echo(json.dumps(examination.as_json(), indent=1))
     else:
         show(examination, _console())
     if examination.failed:

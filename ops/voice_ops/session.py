@@ -20,12 +20,15 @@ from botocore.exceptions import (
     ClientError,
     ConnectionError,  # noqa: A004 - botocore's own name
     HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    SSOTokenLoadError,
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
+from botocore.parsers import ResponseParserError
 
 from voice_ops.errors import OpsError
 
@@ -51,6 +54,10 @@ REFUSED_CODES = {
 """Error codes by which services say that they do not know the caller, and what each means."""
 DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized"})
 """Error codes by which services say that the caller may not do this."""
+CLOCK_CODES = frozenset({"RequestTimeTooSkewed", "RequestInTheFuture"})
+"""Error codes by which services say that this machine's clock is wrong."""
+_CLOCK_WORDS = ("signature expired:", "signature not yet current:")
+"""How services begin to say it under the code of a wrong signature."""
 
 
 class AwsError(OpsError):
@@ -75,12 +82,20 @@ class CredentialsExpiredError(CredentialsUnusableError):
     """The credentials were good and are no longer."""
 
 
+class ClockWrongError(CredentialsUnusableError):
+    """This machine's clock differs from AWS's by more than a signature may be old."""
+
+
 class NotPermittedError(AwsError):
     """The caller may not do this."""
 
 
 class UnreachableError(AwsError):
     """No answer came: network, proxy or region."""
+
+
+class UnreadableAnswerError(AwsError):
+    """Something answered, and not as AWS does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +177,11 @@ class AwsSession:
             CredentialsExpiredError: they were good and are no longer.
             CredentialsUnusableError: there are none, or they are not accepted.
             UnreachableError: STS does not answer.
+            UnreadableAnswerError: something else answers in its place.
         """
         with translated("asking STS who the credentials belong to"):
             answer = self.client("sts").get_caller_identity()
-        return Identity(account=answer["Account"], arn=answer["Arn"])
+            return Identity(account=answer["Account"], arn=answer["Arn"])
 
 
 def local_endpoint(environment: Mapping[str, str] | None = None) -> str | None:
@@ -222,6 +238,8 @@ def _translation(error: BaseException, doing: str) -> AwsError | None:
 
 def _of_client_error(error: Any, doing: str) -> AwsError | None:
     code, said = error_code(error), error.response.get("Error", {}).get("Message", "") or str(error)
+    if code in CLOCK_CODES or (code in REFUSED_CODES and said.lower().startswith(_CLOCK_WORDS)):
+        return ClockWrongError(f"this machine's clock is wrong ({code}, {doing}): {said}")
     if code in EXPIRED_CODES:
         return CredentialsExpiredError(
             f"the AWS credentials have expired ({code}, {doing}): log in again (aws sso login, or new keys)"
@@ -234,7 +252,9 @@ def _of_client_error(error: Any, doing: str) -> AwsError | None:
 
 
 def _of_expired_log_in(error: Any, doing: str) -> AwsError:
-    return CredentialsExpiredError(f"the single sign-on has expired ({doing}): run `aws sso login`. It said: {error}")
+    profile = os.environ.get("AWS_PROFILE")
+    command = f"aws sso login{f' --profile {profile}' if profile else ''}"
+    return CredentialsExpiredError(f"the single sign-on has expired ({doing}): run `{command}`. It said: {error}")
 
 
 def _of_missing_credentials(_error: Any, doing: str) -> AwsError:
@@ -245,6 +265,13 @@ def _of_missing_credentials(_error: Any, doing: str) -> AwsError:
 
 def _of_network(error: Any, doing: str) -> AwsError:
     return UnreachableError(f"no answer, {doing}: {error}; {unreachable_advice()}")
+
+
+def _of_unreadable(error: Any, doing: str) -> AwsError:
+    what = f"the answer lacks {error}" if isinstance(error, KeyError) else str(error).partition(". Further")[0]
+    return UnreadableAnswerError(
+        f"not AWS's own answer, {doing}, but a proxy's or a log-in page's: {what}; {unreachable_advice()}"
+    )
 
 
 def _of_wrong_arguments(_error: Any, _doing: str) -> None:
@@ -259,8 +286,10 @@ def _of_the_sdk(error: Any, doing: str) -> AwsError:
 _TRANSLATIONS: tuple[tuple[tuple[type[Exception], ...], Callable[[Any, str], AwsError | None]], ...] = (
     ((ClientError,), _of_client_error),
     ((ParamValidationError,), _of_wrong_arguments),
-    ((UnauthorizedSSOTokenError, TokenRetrievalError), _of_expired_log_in),
+    ((UnauthorizedSSOTokenError, TokenRetrievalError, SSOTokenLoadError), _of_expired_log_in),
     ((NoCredentialsError, PartialCredentialsError), _of_missing_credentials),
-    ((ConnectionError, HTTPClientError), _of_network),
+    ((ConnectionError, HTTPClientError, IncompleteReadError), _of_network),
     ((BotoCoreError,), _of_the_sdk),
+    # Of an answer that was read inside the block: every answer of AWS has these parts.
+    ((ResponseParserError, KeyError), _of_unreadable),
 )

@@ -17,10 +17,10 @@ from voice_local.docker_shim import write_wrapper
 from voice_ops.assembly import read_assembly
 from voice_ops.doctor import Check, Examination, Limits, Status, examine
 from voice_ops.doctor.account import bootstrap
-from voice_ops.doctor.images import ami_checks
+from voice_ops.doctor.images import inference_ami
 from voice_ops.doctor.price import price
 from voice_ops.doctor.quotas import demands, quota_checks
-from voice_ops.doctor.stack_state import stack_checks
+from voice_ops.doctor.stack_state import stack
 from voice_ops.doctor.subject import Subject
 
 PROJECT = Path(__file__).parents[2]
@@ -253,7 +253,8 @@ def test_an_ami_that_an_override_forces_into_the_template_is_found_before_it_is_
         artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "voice.json"}}
         (tmp_path / "voice.json").write_text(json.dumps({"Resources": {"Config": config}}))
         (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {VOICE: artifact}}))
-        return {check.id: check for check in ami_checks(replace(subject, assembly=read_assembly(tmp_path)))}
+        assembled = replace(subject, assembly=read_assembly(tmp_path))
+        return {check.id: check for check in (inference_ami(assembled, "stt"), inference_ami(assembled, "tts"))}
 
     forced, fitting = checks(OLD_AMI), checks(FITTING_AMI)
 
@@ -339,7 +340,7 @@ def test_what_an_earlier_stack_left_is_found_before_it_fails_the_deploy(subject:
     group = "/aws/sagemaker/Endpoints/dev-voice-stt"
     client("logs").create_log_group(logGroupName=group)
     try:
-        found = {check.id: check for check in stack_checks(subject)}
+        found = {check.id: check for check in (stack(subject, "stt"), stack(subject, "tts"))}
     finally:
         client("logs").delete_log_group(logGroupName=group)
 

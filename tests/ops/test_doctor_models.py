@@ -15,9 +15,9 @@ from stacks.settings import StageSettings, load_settings, read_context
 from voice_constructs.model_weights_job.weights_staging.manifest import Manifest, StagedFile, manifest_key, prefix_of
 from voice_local.control_plane import ControlPlane
 from voice_ops.doctor import Check, Limits, Status
-from voice_ops.doctor.examination import Step, _lines_of
 from voice_ops.doctor.images import bridge_base_image
 from voice_ops.doctor.model_hub import model_checks
+from voice_ops.doctor.steps import Runner, Step
 from voice_ops.doctor.subject import Places, Subject
 from voice_ops.doctor.weights import weights_checks
 from voice_ops.session import AwsSession, CredentialsExpiredError, NotPermittedError, local_endpoint, translated
@@ -273,8 +273,10 @@ def test_a_check_that_cannot_be_made_says_why_and_hides_no_other(raised: Excepti
         with translated("listing quotas"):
             raise raised
 
-    found = _lines_of(Step(("first", "second.*"), run))
+    runner = Runner(Limits())
+    runner.run([Step(("first", "second.*"), run)])
 
+    found = runner.lines()
     assert [(check.id, check.status) for check in found] == [("first", Status.PASS), ("second", status)]
     assert said in found[1].detail
 

@@ -1,5 +1,6 @@
 """Credentials, region and the CDK's bootstrap: what must be there before anything is asked of the account."""
 
+import os
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -9,10 +10,13 @@ from voice_ops.doctor.check import Check, failed, passed, warned
 from voice_ops.doctor.container_accounts import POOL_REGIONS, container_account
 from voice_ops.doctor.subject import Subject
 from voice_ops.session import (
+    AwsError,
     AwsSession,
+    ClockWrongError,
     CredentialsExpiredError,
     CredentialsUnusableError,
     UnreachableError,
+    UnreadableAnswerError,
     error_code,
     translated,
 )
@@ -30,21 +34,9 @@ def credentials(aws: AwsSession, settings: StageSettings | None) -> Check:
     """Check whose credentials are in use, and that the stage may be deployed to that account."""
     try:
         identity = aws.identity
-    except CredentialsExpiredError as error:
-        return failed(
-            "credentials",
-            f"expired: {error}",
-            "log in again: `aws sso login`, or new temporary keys; then run this again",
-        )
-    except CredentialsUnusableError as error:
-        return failed(
-            "credentials",
-            str(error),
-            "set AWS_PROFILE, or run `aws configure` or `aws sso login`; without an account: "
-            '`voice local up`, then eval "$(voice local env)"',
-        )
-    except UnreachableError as error:
-        return failed("credentials", str(error), "check the network, HTTPS_PROXY and AWS_ENDPOINT_URL")
+    except (CredentialsUnusableError, UnreachableError, UnreadableAnswerError) as error:
+        expired = "expired: " if isinstance(error, CredentialsExpiredError) else ""
+        return failed("credentials", f"{expired}{error}", _cure(error))
     where = f"{identity.arn}, account {identity.account}{' (local cloud)' if aws.is_local else ''}"
     if settings is not None and settings.account not in {None, identity.account}:
         return failed(
@@ -57,25 +49,41 @@ def credentials(aws: AwsSession, settings: StageSettings | None) -> Check:
     return passed("credentials", where)
 
 
-def region(aws: AwsSession) -> Check:
+def _cure(error: AwsError) -> str:
+    """Return what to do when AWS does not say who the caller is."""
+    if isinstance(error, ClockWrongError):
+        return "set the clock (`sudo timedatectl set-ntp true`), then run this again"
+    if isinstance(error, CredentialsExpiredError):
+        profile = os.environ.get("AWS_PROFILE")
+        log_in = f"aws sso login{f' --profile {profile}' if profile else ''}"
+        return f"log in again: `{log_in}`, or new temporary keys; then run this again"
+    if isinstance(error, CredentialsUnusableError):
+        return (
+            "set AWS_PROFILE, or run `aws configure` or `aws sso login`; without an account: "
+            '`voice local up`, then eval "$(voice local env)"'
+        )
+    return "check the network, HTTPS_PROXY and AWS_ENDPOINT_URL"
+
+
+def region(name: str) -> Check:
     """Check that AWS publishes the containers in the region, and that it is one that pools are shown for."""
-    account = container_account(aws.region)
+    account = container_account(name)
     supported = ", ".join(sorted(POOL_REGIONS))
     if account is None:
-        near = sorted(name for name in POOL_REGIONS if name.partition("-")[0] == aws.region.partition("-")[0])
+        near = sorted(other for other in POOL_REGIONS if other.partition("-")[0] == name.partition("-")[0])
         return failed(
             "region",
-            f"{aws.region}: AWS publishes no Deep Learning Containers there that are known of",
+            f"{name}: AWS publishes no Deep Learning Containers there that are known of",
             f"set AWS_REGION or the setting `region` to a region that has them"
             f"{f', such as {" or ".join(near)}' if near else ''}: {supported}",
         )
-    if aws.region not in POOL_REGIONS:
+    if name not in POOL_REGIONS:
         return warned(
             "region",
-            f"{aws.region}: containers from account {account}; not among the regions that AWS lists for instance pools",
+            f"{name}: containers from account {account}; not among the regions that AWS lists for instance pools",
             f"a deploy may find no such instances there; listed are {supported}",
         )
-    return passed("region", f"{aws.region}, containers from account {account}")
+    return passed("region", f"{name}, containers from account {account}")
 
 
 def bootstrap(subject: Subject, qualifier: str = DEFAULT_QUALIFIER) -> Check:

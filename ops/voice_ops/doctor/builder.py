@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def _ask(command: str, environment: Mapping[str, str], limits: Limits) -> Builde
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=limits.command_seconds,
             check=False,
         )
@@ -89,9 +91,10 @@ def _ask(command: str, environment: Mapping[str, str], limits: Limits) -> Builde
     except OSError as error:
         raise _NoAnswerError(f"`{command}` cannot be started: {error}") from None
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        told = json.loads(done.stdout)
     except ValueError:
-        answer = {}
+        told = None
+    answer: dict[str, Any] = told if isinstance(told, dict) else {}
     problem = "; ".join(map(str, answer.get("ServerErrors") or [])) or done.stderr.strip()[-300:]
     if done.returncode != 0 or not answer or answer.get("ServerErrors"):
         raise _NoAnswerError(f"`{command} info` ended with {done.returncode}: {problem or 'no answer'}")
@@ -100,10 +103,10 @@ def _ask(command: str, environment: Mapping[str, str], limits: Limits) -> Builde
 
 def _of_docker(command: str, answer: Mapping[str, Any], environment: Mapping[str, str]) -> Builder:
     system = str(answer.get("OperatingSystem", ""))
-    elsewhere = environment.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:", "http"))
     desktop = "Desktop" in system
     root = answer.get("DockerRootDir")
     version = str(answer.get("ServerVersion", ""))
+    elsewhere = version != STAND_IN and _is_elsewhere(answer, environment)
     return Builder(
         command=command,
         name=" ".join(part for part in (system, version) if part and part != STAND_IN) or command,
@@ -112,6 +115,14 @@ def _of_docker(command: str, answer: Mapping[str, Any], environment: Mapping[str
         emulates=desktop,
         stand_in=version == STAND_IN,
     )
+
+
+def _is_elsewhere(answer: Mapping[str, Any], environment: Mapping[str, str]) -> bool:
+    """Return whether Docker's folders are not here: a context or a virtual machine shows by its name alone."""
+    if environment.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:", "http")) or platform.system() != "Linux":
+        return True
+    here = socket.gethostname()
+    return str(answer.get("Name") or here) != here
 
 
 def _of_libpod(kind: str, command: str, answer: Mapping[str, Any]) -> Builder:
@@ -173,9 +184,10 @@ def _disk(builder: Builder, limits: Limits) -> Check:
             f"make sure that it has {needed:g} GB (Docker Desktop: Settings, Resources)",
         )
     folder = builder.storage
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
     try:
+        # What was never built in is not there yet, and will be on the disk of the folder above.
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         free = shutil.disk_usage(folder).free / GB
     except OSError as error:
         return warned("disk", f"{folder} cannot be looked at: {error}", f"make sure that it has {needed:g} GB free")

@@ -1,52 +1,26 @@
 """Runs the checks: those of this machine first and at once, the account's when the credentials are good."""
 
-import logging
 import os
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from botocore.exceptions import ClientError
 
 from stacks.settings import StageSettings
 from voice_ops.assembly import Assembly
 from voice_ops.doctor import account, builder, images, model_hub, permissions, price, quotas, toolchain, weights
-from voice_ops.doctor.check import Check, Status, failed, skipped, warned
-from voice_ops.doctor.stack_state import stack_checks
+from voice_ops.doctor.check import Check, Status, failed, skipped
+from voice_ops.doctor.stack_state import stack
 from voice_ops.doctor.stage_settings import examine_settings
+from voice_ops.doctor.steps import Progress, Runner, Step
 from voice_ops.doctor.subject import Limits, Places, Subject
-from voice_ops.session import (
-    AwsError,
-    AwsSession,
-    CredentialsUnusableError,
-    NoRegionError,
-    NotPermittedError,
-    error_code,
-)
-
-_log = logging.getLogger(__name__)
+from voice_ops.session import AwsSession, CredentialsUnusableError, NoRegionError
 
 QUALIFIER_KEY = "@aws-cdk/core:bootstrapQualifier"
 
 MACHINE = "This machine"
 ACCOUNT = "AWS account"
 STAGE = "Stage"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Something that is looked at as a whole, and the lines it fills.
-
-    Attributes:
-        ids: of the lines; one that ends with `.*` stands for several.
-        run: yields the lines.
-    """
-
-    ids: tuple[str, ...]
-    run: Callable[[], Iterable[Check]] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +54,6 @@ class Examination:
         return {"checks": [check.as_json() for check in self.checks]}
 
 
-Progress = Callable[[int, int], None]
-"""Is told how many of the steps known so far have ended."""
-
-
 def examine(
     context: Mapping[str, Any],
     stage: str,
@@ -95,7 +65,7 @@ def examine(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Examination:
-    """Examine a stage; nothing is created or changed, and every wait is bounded.
+    """Examine a stage; nothing is created or changed, and it ends whatever hangs (`Limits.step_seconds`, twice).
 
     Args:
         context: of cdk.json, with the overrides of the command line in it.
@@ -111,16 +81,18 @@ def examine(
     limits = limits or Limits()
     places = Places.of(project, os.environ if environment is None else environment)
     settings, setting_lines = examine_settings(context, stage)
-    runner = _Runner(limits.threads, progress or (lambda _done, _known: None))
+    runner = Runner(limits, progress)
     aws, session_line = (None, None) if offline else _session(settings)
 
     first = _machine_steps(places, limits, setting_lines)
     if settings is not None:
         first.append(Step(("price",), lambda: [price.price(settings, aws.region if aws else settings.region)]))
         first += _public_steps(settings, aws, places, limits, offline=offline)
+    region = aws.region if aws else (settings.region if settings else None) or os.environ.get("AWS_REGION")
+    if region and not offline:
+        first.append(Step(("region",), lambda: [account.region(region)]))
     if aws is not None:
-        first.append(Step(("region",), lambda: [account.region(aws)]))
-        first.append(Step(("credentials",), lambda: [account.credentials(aws, settings)]))
+        first.append(Step(("credentials",), lambda: [account.credentials(aws, settings)], failed))
     runner.run(first)
     if session_line is not None:
         runner.add(session_line)
@@ -182,9 +154,11 @@ def _account_steps(subject: Subject, qualifier: str) -> list[Step]:
             lambda: permissions.permission_checks(subject, qualifier),
         ),
         Step(("quota.*",), lambda: quotas.quota_checks(subject)),
-        Step(("stack.stt", "stack.tts"), lambda: stack_checks(subject)),
+        Step(("stack.stt",), lambda: [stack(subject, "stt")]),
+        Step(("stack.tts",), lambda: [stack(subject, "tts")]),
         Step(("image.tts",), lambda: [images.voice_image(subject)]),
-        Step(("ami.stt", "ami.tts"), lambda: images.ami_checks(subject)),
+        Step(("ami.stt",), lambda: [images.inference_ami(subject, "stt")]),
+        Step(("ami.tts",), lambda: [images.inference_ami(subject, "tts")]),
         Step(("weights.stt", "weights.tts"), lambda: weights.weights_checks(subject)),
     ]
 
@@ -211,14 +185,14 @@ _ORDER: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def _skip_account(runner: "_Runner", why: str, known: set[str]) -> None:
+def _skip_account(runner: Runner, why: str, known: set[str]) -> None:
     for _, ids in _ORDER[1:]:
         for check in ids:
             if check not in known:
                 runner.add(skipped(check, why))
 
 
-def _in_order(runner: "_Runner", setting_lines: Sequence[Check]) -> dict[str, tuple[Check, ...]]:
+def _in_order(runner: Runner, setting_lines: Sequence[Check]) -> dict[str, tuple[Check, ...]]:
     # A setting that would have led to a wrong AMI is that line's answer, not what the check found without it.
     instead = {line.id: line for line in setting_lines}
     lines = {check.id: instead.get(check.id, check) for check in runner.lines()}
@@ -228,80 +202,3 @@ def _in_order(runner: "_Runner", setting_lines: Sequence[Check]) -> dict[str, tu
         )
         for group, ids in _ORDER
     }
-
-
-class _Runner:
-    """Runs steps in threads that end with the process, so that Ctrl-C waits for no answer."""
-
-    def __init__(self, threads: int, progress: Progress) -> None:
-        self._threads = threads
-        self._progress = progress
-        self._lines: list[Check] = []
-        self._known = self._done = 0
-
-    def add(self, check: Check) -> None:
-        self._lines.append(check)
-
-    def lines(self) -> tuple[Check, ...]:
-        return tuple(self._lines)
-
-    def status_of(self, check: str) -> Status | None:
-        return next((line.status for line in self._lines if line.id == check), None)
-
-    def run(self, steps: Sequence[Step]) -> None:
-        """Run steps to their end."""
-        self._known += len(steps)
-        waiting: queue.SimpleQueue[Step] = queue.SimpleQueue()
-        ended: queue.SimpleQueue[list[Check]] = queue.SimpleQueue()
-        for step in steps:
-            waiting.put(step)
-
-        def work() -> None:
-            while True:
-                try:
-                    step = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                ended.put(_lines_of(step))
-
-        for number in range(min(self._threads, len(steps))):
-            threading.Thread(target=work, name=f"doctor-{number}", daemon=True).start()
-        for _ in steps:
-            self._lines += ended.get()  # bounded: every check bounds its own waits
-            self._done += 1
-            self._progress(self._done, self._known)
-
-
-def _lines_of(step: Step) -> list[Check]:
-    """Run one step; whatever it raises becomes its lines, and never somebody else's."""
-    lines: list[Check] = []
-    try:
-        lines.extend(step.run())
-    except CredentialsUnusableError as error:
-        lines += [skipped(check, str(error)) for check in _missing(step, lines)]
-    except NotPermittedError as error:
-        advice = "allow it to have this looked at, or look yourself"
-        lines += [warned(check, f"not looked at: {error}", advice) for check in _missing(step, lines)]
-    except AwsError as error:
-        lines += [warned(check, f"not looked at: {error}", "run this again") for check in _missing(step, lines)]
-    except ClientError as error:
-        said = error.response.get("Error", {}).get("Message", "")
-        detail = f"not looked at: {error.operation_name} was answered with {error_code(error)}: {said}"
-        lines += [warned(check, detail, "look yourself, or run this again") for check in _missing(step, lines)]
-    except Exception as error:  # noqa: BLE001 - becomes a line that fails
-        # A fault of one check must hide no other; it is shown, fails the examination, and is logged whole.
-        _log.debug("The check %s failed", step.ids, exc_info=True)
-        detail = f"the check itself failed: {type(error).__name__}: {error}"
-        lines += [
-            failed(check, detail, "a fault of this program: VOICE_DEBUG=1 shows where")
-            for check in _missing(step, lines)
-        ]
-    return lines
-
-
-def _missing(step: Step, lines: Sequence[Check]) -> Iterator[str]:
-    there = [line.id for line in lines]
-    for check in step.ids:
-        name = check.removesuffix(".*")
-        if not any(found == name or found.startswith(f"{name}.") for found in there):
-            yield name

@@ -1,7 +1,6 @@
 """The containers: whether their tags exist, and whether the CUDA inside fits the inference AMI."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -47,13 +46,14 @@ def voice_image(subject: Subject) -> Check:
                 imageIds=[{"imageTag": tag}],
                 acceptedMediaTypes=list(_MANIFEST_TYPES),
             )
+            found, missing = answer["images"], answer["failures"]
     except ClientError as error:
         if error_code(error) != "RepositoryNotFoundException":
             raise
         return failed("image.tts", f"there is no repository {OMNI_REPOSITORY} in account {account}", advice)
-    if answer.get("images"):
+    if found:
         return passed("image.tts", where)
-    reason = "; ".join(str(failure.get("failureReason", "")) for failure in answer.get("failures", []))
+    reason = "; ".join(str(failure.get("failureReason", "")) for failure in missing)
     return failed("image.tts", f"{where} does not exist ({reason or 'no reason given'})", advice)
 
 
@@ -78,7 +78,8 @@ def bridge_base_image(settings: StageSettings, places: Places, limits: Limits) -
         known = BRIDGE_BASE_CUDA_13.rpartition(":")[2]
         return failed("image.stt", f"{image} does not exist", f"correct stt.base_image; {known} is known to exist")
     if status != 200:
-        return skipped("image.stt", f"{image} could not be looked for: {registry} answered {status}")
+        detail = f"{image} could not be looked for: {registry} answered {status}"
+        return skipped("image.stt", detail, "run this again later")
     return passed("image.stt", image)
 
 
@@ -98,23 +99,20 @@ def _public_status(registry: str, repository: str, tag: str, seconds: float) -> 
     ).status
 
 
-def ami_checks(subject: Subject) -> Iterator[Check]:
-    """Yield the lines `ami.stt` and `ami.tts`: image CUDA, the AMI that follows from it, and where another is set.
+def inference_ami(subject: Subject, service: Service) -> Check:
+    """Check one endpoint's image CUDA, the AMI that follows from it, and where another is set.
 
     Looked at are the live endpoint's configuration and, when they are at hand, the templates about to be deployed.
     """
-    settings = subject.settings
-    stt, tts = settings.stt, settings.tts
-    images: tuple[tuple[Service, str, CudaVersion | None], ...] = (
-        ("stt", stt.base_image, stt.cuda),
-        ("tts", f"{OMNI_REPOSITORY}:{tag_of_omni(tts.container_version)}", tts.cuda),
-    )
-    for service, image, stated in images:
-        cuda = cuda_of_image(image) or stated
-        if cuda is None:  # the settings refuse it
-            yield skipped(f"ami.{service}", f"the CUDA version of {image} is not known")
-            continue
-        yield _ami(subject, service, cuda)
+    stt, tts = subject.settings.stt, subject.settings.tts
+    if service == "stt":
+        image, stated = stt.base_image, stt.cuda
+    else:
+        image, stated = f"{OMNI_REPOSITORY}:{tag_of_omni(tts.container_version)}", tts.cuda
+    cuda = cuda_of_image(image) or stated
+    if cuda is None:  # the settings refuse it
+        return skipped(f"ami.{service}", f"the CUDA version of {image} is not known")
+    return _ami(subject, service, cuda)
 
 
 def _ami(subject: Subject, service: Service, cuda: CudaVersion) -> Check:

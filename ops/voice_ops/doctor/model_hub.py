@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from stacks.endpoint_settings import EndpointSettings
 from stacks.settings import StageSettings
+from voice_constructs.model_weights_job.weights_staging.hub import is_token
 from voice_ops.doctor.check import Check, failed, passed, skipped
 from voice_ops.doctor.public_request import Answer, PublicRequestError, get
 from voice_ops.doctor.subject import DEFAULT_HUB, Limits, Places
@@ -142,7 +143,8 @@ def _not_found(check: str, endpoint: EndpointSettings, answer: Answer, *, servic
     if answer.status in {401, 404}:
         unless = "the token may not see it" if had_token else "it is private"
         return failed(check, f"{model} is not on the hub, unless {unless}", f"correct {service}.model: owner/name")
-    return skipped(check, f"{model} could not be looked for: the hub answered {answer.status}")
+    detail = f"{model} could not be looked for: the hub answered {answer.status}"
+    return skipped(check, detail, "run this again later; HF_ENDPOINT names another hub")
 
 
 def _stage_it(endpoint: EndpointSettings, check: str) -> str:
@@ -194,6 +196,6 @@ def _token(subject: _Asking) -> str | None:
             raise
         raise _TokenError(f"there is no secret {secret} to read the hub's token from", create) from error
     token = str(answer.get("SecretString", "")).strip()
-    if not token or any(character.isspace() for character in token):
+    if not is_token(token):
         raise _TokenError(f"the secret {secret} holds no token: its text must be the token alone", create)
     return token

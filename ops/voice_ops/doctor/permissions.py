@@ -5,7 +5,7 @@ which have the rest.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,9 +105,17 @@ def _denied(iam: Any, source: str, needs: Sequence[_Need]) -> Iterator[_Need]:
                 PolicySourceArn=source, ActionNames=[need.action], ResourceArns=list(need.resources)
             )
             results = [result for page in pages for result in page["EvaluationResults"]]
-        missing = tuple(result["EvalResourceName"] for result in results if result["EvalDecision"] != "allowed")
+        missing = tuple(resource for result in results for resource in _refused(result))
         if missing:
             yield _Need(need.action, missing)
+
+
+def _refused(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the resources that a result refuses; one result may stand for several resources, and lists them then."""
+    if each := result.get("ResourceSpecificResults"):
+        yield from (one["EvalResourceName"] for one in each if one["EvalResourceDecision"] != "allowed")
+    elif result["EvalDecision"] != "allowed":
+        yield str(result.get("EvalResourceName", "*"))
 
 
 def _policy_source(subject: Subject, arn: str) -> str:

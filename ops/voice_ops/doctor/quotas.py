@@ -14,7 +14,14 @@ from botocore.exceptions import ClientError
 from stacks.settings import StageSettings
 from voice_ops.doctor.check import Check, failed, passed, skipped, warned
 from voice_ops.doctor.subject import Subject
-from voice_ops.session import AwsSession, error_code, translated
+from voice_ops.session import (
+    AwsSession,
+    NotPermittedError,
+    UnreachableError,
+    UnreadableAnswerError,
+    error_code,
+    translated,
+)
 
 QUOTA_NAME = "{instance_type} for endpoint usage"
 """How Service Quotas names it; the codes differ from type to type and follow no rule."""
@@ -69,10 +76,32 @@ def quota_checks(subject: Subject) -> Iterator[Check]:
         yield skipped("quota", "the stage is paused: it has no endpoints")
         return
     quotas = read_quotas(subject.aws, {demand.instance_type for demand in asked})
-    in_use, seen_all = instances_in_use(subject)
+    in_use = _in_use(subject)
     for demand in asked:
-        quota = quotas.get(demand.instance_type)
-        yield _judge(demand, quota, in_use.get(demand.instance_type, {}), subject, seen_all=seen_all)
+        yield _judge(demand, quotas.get(demand.instance_type), in_use, subject)
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """Instances that run or start now.
+
+    Attributes:
+        counts: instance type to endpoint to number of instances.
+        gap: what was not counted, and why; empty when all was.
+    """
+
+    counts: Mapping[str, Mapping[str, int]]
+    gap: str = ""
+
+
+def _in_use(subject: Subject) -> InUse:
+    """Count, as far as the caller may: a quota that is too small without any other instance is known all the same."""
+    try:
+        return instances_in_use(subject)
+    except (NotPermittedError, UnreachableError, UnreadableAnswerError) as error:
+        return InUse({}, f"instances of other endpoints were not counted: {error}")
+    except ClientError as error:
+        return InUse({}, f"instances of other endpoints were not counted: {error_code(error)}")
 
 
 def read_quotas(aws: AwsSession, instance_types: set[str]) -> dict[str, Quota]:
@@ -97,11 +126,11 @@ def read_quotas(aws: AwsSession, instance_types: set[str]) -> dict[str, Quota]:
     return found
 
 
-def instances_in_use(subject: Subject) -> tuple[dict[str, dict[str, int]], bool]:
+def instances_in_use(subject: Subject) -> InUse:
     """Count the instances of all endpoints in account and region.
 
-    Returns:
-        Instance type to endpoint to number of instances, and whether every endpoint was looked at.
+    Raises:
+        AwsError: AWS cannot be asked.
     """
     sagemaker = subject.aws.client("sagemaker")
     used: dict[str, dict[str, int]] = {}
@@ -116,7 +145,8 @@ def instances_in_use(subject: Subject) -> tuple[dict[str, dict[str, int]], bool]
             for instance_type, count in _instances_of(sagemaker, name):
                 of_type = used.setdefault(instance_type, {})
                 of_type[name] = of_type.get(name, 0) + count
-    return used, len(names) <= subject.limits.endpoints
+    most = subject.limits.endpoints
+    return InUse(used, f"only the first {most} endpoints were counted" if len(names) > most else "")
 
 
 def _instances_of(sagemaker: Any, endpoint: str) -> Iterator[tuple[str, int]]:
@@ -127,14 +157,19 @@ def _instances_of(sagemaker: Any, endpoint: str) -> Iterator[tuple[str, int]]:
         if error_code(error) != "ValidationException":
             raise
         return  # deleted since it was listed
-    types = {variant["VariantName"]: _first_type(variant) for variant in configured["ProductionVariants"]}
+    variants = {variant["VariantName"]: variant for variant in configured["ProductionVariants"]}
     for variant in described.get("ProductionVariants", []):
         pools = [pool for pool in variant.get("InstancePools", []) if "CurrentInstanceCount" in pool]
         for pool in pools:
             yield pool["InstanceType"], pool["CurrentInstanceCount"]
-        instance_type = types.get(variant["VariantName"])
+        instance_type = _first_type(variants.get(variant["VariantName"], {}))
         if not pools and instance_type is not None:
             yield instance_type, variant.get("CurrentInstanceCount", 0)
+    if not described.get("ProductionVariants"):
+        # Being created: SageMaker has claimed the instances, and tells of them when they run.
+        for variant in variants.values():
+            if (instance_type := _first_type(variant)) is not None:
+                yield instance_type, variant.get("InitialInstanceCount", 0)
 
 
 def _first_type(variant: Mapping[str, Any]) -> str | None:
@@ -142,9 +177,7 @@ def _first_type(variant: Mapping[str, Any]) -> str | None:
     return str(pools[0]["InstanceType"]) if pools else variant.get("InstanceType")
 
 
-def _judge(
-    demand: Demand, quota: Quota | None, in_use: Mapping[str, int], subject: Subject, *, seen_all: bool
-) -> Check:
+def _judge(demand: Demand, quota: Quota | None, in_use: InUse, subject: Subject) -> Check:
     check = f"quota.{demand.instance_type}"
     name = QUOTA_NAME.format(instance_type=demand.instance_type)
     if quota is None:
@@ -154,19 +187,22 @@ def _judge(
             f"take {demand.instance_type} out of the pools ({_setting(demand)}), or choose another region",
         )
     # The stage's own instances are part of its demand, whether they run already or not.
-    others = sum(count for endpoint, count in in_use.items() if endpoint not in demand.endpoints)
+    running = in_use.counts.get(demand.instance_type, {})
+    others = sum(count for endpoint, count in running.items() if endpoint not in demand.endpoints)
     deploy, update = others + demand.instances, others + 2 * demand.instances
     found = f"{quota.value:g} allowed; {deploy} needed, {update} while an update runs"
     if others:
         found += f", {others} of them by other endpoints"
-    if not seen_all:
-        found += f"; only the first {subject.limits.endpoints} endpoints were counted"
+    if in_use.gap:
+        found += f"; {in_use.gap}"
     if quota.value < deploy:
         return failed(
             check, found, f"{_request(quota, update, subject.aws.region)}, or leave the type out: {_setting(demand)}"
         )
     if quota.value < update:
         return warned(check, found, f"an update will fail: {_request(quota, update, subject.aws.region)}")
+    if in_use.gap:
+        return warned(check, found, "see that other endpoints leave enough: aws sagemaker list-endpoints")
     return passed(check, found)
 
 

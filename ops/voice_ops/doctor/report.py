@@ -29,8 +29,9 @@ def show(examination: Examination, console: Console) -> None:
                 console.print(Padding(_rows(_folded(checks), narrow=narrow, plain=plain), (0, 0, 1, 1)))
         console.print(_verdict(examination))
     # Columns are filled up with spaces, which are in the way of who copies a command.
-    for line in printed.get().splitlines():
-        console.file.write(f"{line.rstrip()}\n")
+    text = "".join(f"{line.rstrip()}\n" for line in printed.get().splitlines())
+    # A name out of an answer may hold what the terminal's encoding has not.
+    console.file.write(text.encode(console.encoding, "backslashreplace").decode(console.encoding))
     console.file.flush()
 
 
@@ -97,6 +98,8 @@ def _verdict(examination: Examination) -> Text:
         verdict = Text(f"Stage {examination.stage} cannot be deployed like this: {failures}", style="bold red")
         anyway = "\n`make deploy` stops here; FORCE=1 lets it go on all the same"
     else:
-        verdict = Text(f"Nothing stands in the way of stage {examination.stage}", style="bold green")
+        all_seen = counts[Status.PASS] == len(examination.checks)
+        nothing = "Nothing stands" if all_seen else "Nothing was found that stands"
+        verdict = Text(f"{nothing} in the way of stage {examination.stage}", style="bold green")
         anyway = ""
     return Text.assemble(verdict, f"\n{', '.join(parts)}{anyway}")

@@ -1,6 +1,5 @@
 """What is there already under the stage's names: a stack that cannot be updated, or things that are in its way."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -19,14 +18,8 @@ _STUCK = {
 }
 
 
-def stack_checks(subject: Subject) -> Iterator[Check]:
-    """Yield the lines `stack.stt` and `stack.tts`."""
-    services: tuple[Service, ...] = ("stt", "tts")
-    for service in services:
-        yield _stack(subject, service)
-
-
-def _stack(subject: Subject, service: Service) -> Check:
+def stack(subject: Subject, service: Service) -> Check:
+    """Check that the stack of one endpoint can be created or updated."""
     check, name = f"stack.{service}", subject.settings.endpoint_name(service)
     status = _status(subject.aws.client("cloudformation"), name)
     if status is None:

@@ -20,6 +20,9 @@ class Limits:
     """For a tool such as `docker info` to answer: a busy Docker Desktop takes some seconds."""
     request_seconds: float = 10.0
     """For one answer of the model hub or the public registry, connecting included."""
+    step_seconds: float = 90.0
+    """For all that is looked at side by side to end: one call to AWS that nobody answers takes up to 80 s, and what
+    hangs for ever (a credential_process, a name server) is given up."""
     disk_gb: float | None = None
     """Free space that building the bridge's image needs, in GB (10^9 bytes). Default: 60 for a real builder (the base
     image is about 10 GB to download and 30 unpacked, and is kept beside what is built on it), 1 for a stand-in."""

@@ -47,13 +47,16 @@ def node(places: Places, limits: Limits) -> Check:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=limits.command_seconds,
             check=False,
         )
     except FileNotFoundError:
         return failed("node", "no `node` on the PATH", advice)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return failed("node", f"`node --version` did not answer: {error}", advice)
+        hangs = isinstance(error, subprocess.TimeoutExpired)
+        why = f"did not answer within {limits.command_seconds:g} s" if hangs else f"cannot be started: {error}"
+        return failed("node", f"`node --version` {why}", advice)
     found = re.match(r"v(\d+)\.\S+", done.stdout.strip())
     if done.returncode != 0 or found is None:
         said = (done.stdout + done.stderr).strip()[-200:]
@@ -70,12 +73,15 @@ def cdk_cli(places: Places) -> Check:
     """Check that the project's own CDK CLI is there, in the version that package.json pins."""
     try:
         wanted = json.loads((places.project / "package.json").read_text("utf-8"))["devDependencies"]["aws-cdk"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return failed("cdk-cli", f"package.json cannot be read: {error!r}", "run from a checkout of the project")
     package = places.project / "node_modules" / "aws-cdk" / "package.json"
     if not package.is_file() or not (places.project / "node_modules" / ".bin" / "cdk").exists():
         return failed("cdk-cli", f"not installed; {wanted} is pinned", _SET_UP)
-    found = str(json.loads(package.read_text("utf-8"))["version"])
+    try:
+        found = str(json.loads(package.read_text("utf-8"))["version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return failed("cdk-cli", f"{package} cannot be read: {error!r}; {wanted} is pinned", _SET_UP)
     if found != wanted:
         return failed("cdk-cli", f"{found}; package.json pins {wanted}", _SET_UP)
     return passed("cdk-cli", found)
