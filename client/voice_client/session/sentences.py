@@ -11,19 +11,21 @@ import re
 
 import sentencex
 
-from voice_client.session.speakable import speakable
+from voice_client.session.speakable import speakable, without_pictures
 
 _CLOSING = "\"'”’»›」』）)\\]】*_"
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _MARK = re.compile(
     # Chinese and Japanese end marks need no space after them; neither does an empty line or an item of a list.
     rf"(?:[。！？]+[{_CLOSING}]*)|(?:(?<![.!?…])[.!?…]++[{_CLOSING}]*+(?=\s))|(?:(?<![!?…])[!?…]++[{_CLOSING}]*+(?=[{_CJK}]))"
-    r"|(?:\n[^\S\n]*\n\s*)|(?:\n(?=\s*(?:[-*•]|\d{1,3}[.)])\s))"
+    r"|(?:\n[^\S\n]*\n\s*)|(?:\n(?=\s*(?:[-*•]|#{1,6}|\d{1,3}[.)])\s))"
 )
-_NEXT_WORD = re.compile(rf"\s*(?:(\S+)\s|(\S{{24}})|([{_CJK}]))")
-"""The word after a mark, once it is whole; Chinese and Japanese have no spaces, so there a character has to do."""
+_NEXT_WORD = re.compile(rf"\s*(?:[{_CJK}]|\S{{24}}|\S+(?=\s))")
+"""The word after a mark, once it is whole; where a word has no end to be seen, its first character has to do."""
+_NEXT_LETTER = re.compile(r"\s*\w")
+"""What has to do after a Chinese or Japanese mark, which ends a sentence whatever the next word is."""
 _ABBREVIATION_WORDS = """
-ms approx est tel vol ed abs inkl max bsp jh mme mlle dr pr exma pág etc av núm pag dott.ssa т.е им млн др
+ms approx est tel vol ed abs inkl max bsp jh mme mlle dr pr exma profª srª drª pág etc av núm pag dott.ssa т.е им млн др
 """
 """What sentencex takes for a sentence's end although it is an abbreviation; small letters, without the full stop."""
 _ABBREVIATIONS = frozenset(_ABBREVIATION_WORDS.split())
@@ -56,18 +58,23 @@ class SentenceSplitter:
         self._language = language
         self._text = ""
         """What is not given out yet; begins where a sentence begins."""
+        self._half = ""
+        """A character's first half, when a writer cut it in two (JSON writes an emoji as two escapes)."""
         self._decided = 0
         """Up to here no mark ends the sentence."""
 
     def push(self, text: str) -> list[str]:
         """Add text; return the sentences whose end is known by it, in order, as they are to be spoken."""
+        text = self._half + text
+        self._half = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        text = without_pictures(text.removesuffix(self._half))
         self._text = self._text + text if self._text else text.lstrip()
         return self._take(whole=False)
 
     def flush(self) -> list[str]:
         """Return what is left, as if the text ended here."""
         found = self._take(whole=True)
-        rest, self._text, self._decided = self._text, "", 0
+        rest, self._text, self._half, self._decided = self._text, "", "", 0
         last = speakable(rest)
         return [*found, last] if last else found
 
@@ -88,7 +95,7 @@ class SentenceSplitter:
         for mark in _MARK.finditer(text, self._decided):
             if mark.end() > self._longest:
                 break
-            word = _NEXT_WORD.match(text, mark.end())
+            word = _word_after(text, mark)
             if word is None and not whole:
                 return self._cut(text) if too_long else None
             if self._ends(text[: word.end() if word is not None else None], mark):
@@ -126,10 +133,17 @@ class SentenceSplitter:
         return self._longest
 
 
+def _word_after(text: str, mark: re.Match[str]) -> re.Match[str] | None:
+    """Return the word after a mark, None while it is not known. The same one, however the text came."""
+    letter = _NEXT_LETTER.match(text, mark.end()) if mark.group()[0] in "。！？" else None
+    return letter or _NEXT_WORD.match(text, mark.end())
+
+
 def _goes_on(before: str, mark: str, following: str) -> bool:
     """Whether a sentence goes on after a mark, whatever sentencex says."""
-    if following[0].islower() and (mark[0] in ".…" or mark[-1] in _CLOSING):
-        return True  # "Stop!" he said.
+    said = following.lstrip("—–-")
+    if said[:1].islower() and (mark[0] in ".…" or mark[-1] in _CLOSING or said != following):
+        return True  # "Stop!" he said. / — ¡Alto! —gritó él.
     if mark[-1] in _CLOSING and following[0] in {"と", "っ"}:
         return True
     if mark != ".":
@@ -137,7 +151,8 @@ def _goes_on(before: str, mark: str, following: str) -> bool:
     word = (before.rsplit(maxsplit=1)[-1:] or [""])[0].lstrip("\"'“‘«(¿¡[").lower()
     initial = len(word) == 1 and word.isalpha()  # J. Smith, M. Dupont
     ordinal = len(word) <= 2 and word.isdigit()  # am 3. Mai
-    return word in _ABBREVIATIONS or initial or ordinal
+    numbered = len(word) <= 4 and word.isalpha() and following[0].isdigit()  # fig. 3, Kap. 5, рис. 2
+    return word in _ABBREVIATIONS or initial or ordinal or numbered
 
 
 def _agrees(language: str, text: str, mark: re.Match[str]) -> bool:

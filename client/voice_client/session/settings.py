@@ -142,6 +142,8 @@ class SynthesizerSettings:
     config_answer: float = 5.0
     """An error within so many seconds of the configuration is about the configuration; a later one that comes before
     any audio is the idle time-out of a stream that waited."""
+    error_end: float = 2.0
+    """So soon after its error an idle time-out ends the stream; after an error about a sentence the stream goes on."""
     keep_alive: float = 20.0
     """How often an idle stream is touched when a spare stream is wanted; the server ends it after 30 s."""
     stream_lifetime: float = 1500.0

@@ -17,6 +17,7 @@ _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?![\w
 _CODE = re.compile(r"`{1,3}([^`\n]*)`{1,3}")
 _ENCLOSED_CJK = range(0x3200, 0x3400)
 _SAYABLE = re.compile(r"\w")
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def speakable(text: str) -> str:
@@ -42,9 +43,22 @@ def speakable(text: str) -> str:
     text = _CODE.sub(r"\1", text)
     text = _EMPHASIS.sub(r"\2", text)
     if not text.isascii():
-        text = "".join(filter(_is_spoken, unicodedata.normalize("NFC", text)))
+        text = unicodedata.normalize("NFC", without_pictures(text))
     text = " ".join("".join(character if character >= " " else " " for character in text).split())
     return text if _SAYABLE.search(text) else ""
+
+
+def without_pictures(text: str) -> str:
+    """Return a text without the characters that have no sound: pictures, what is invisible, halves of characters.
+
+    Each character is judged alone, so a text may be given in pieces; only the two halves of one (as `\\ud83d\\ude00` in
+    JSON) have to come together.
+    """
+    if text.isascii():
+        return text
+    if _HALF.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return "".join(filter(_is_spoken, text))
 
 
 def _host(address: re.Match[str]) -> str:

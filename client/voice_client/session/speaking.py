@@ -157,9 +157,7 @@ class Speaking:
         due = self._due(heard=False)
         while True:
             match await self._next(stream, due, heard=received > 0):
-                case speech.Audio(b""):
-                    continue
-                case speech.Audio(data):
+                case speech.Audio(data) if data:
                     received += len(data)
                     part += len(data)
                     if received > longest * speech.BYTES_PER_SECOND:
@@ -173,22 +171,24 @@ class Speaking:
                     started, stream.fresh, part = True, False, 0
                     if rate not in {None, speech.SAMPLE_RATE_HZ}:
                         raise ProtocolError(f"the model speaks at {rate} Hz instead of {speech.SAMPLE_RATE_HZ} Hz")
-                case speech.ErrorEvent(message) if not started and not self._is_about_config(stream):
-                    # Its idle time was over just now.
-                    raise ConnectionLostError(f"the server gave up the idle stream: {message}")
                 case speech.ErrorEvent(message):
+                    if not started and not self._is_about_config(stream) and await self._ends(stream):
+                        # Its idle time was over just now.
+                        raise ConnectionLostError(f"the server gave up the idle stream: {message}")
                     raise self._failed(message)
                 case speech.AudioDone() as end:
                     self._check_end(end, part)
-                case speech.SessionDone():
-                    # It comes after failures too, so it is a success only when something was spoken.
+                case speech.SessionDone(utterance_index=index) if started or index >= stream.spoken:
+                    # It comes after failures too, so it is a success only when something was spoken. One that comes
+                    # before its time ends a second time what is over already.
                     if not received:
                         raise self._failed("it ended the sentence without any audio")
                     await self._hand_on(pace.finish())
                     break
-                case _:  # an event of a later release
+                case _:  # an event of a later release, or one that says nothing
                     continue
         self._measures.over()
+        stream.spoken += 1
         self.done += 1
         self._lost, self._ran_away = 0, False
         self._progress.set()
@@ -200,6 +200,17 @@ class Speaking:
 
     def _is_about_config(self, stream: SpeechStream) -> bool:
         return stream.fresh and self._clock.now() - stream.opened < self._settings.config_answer
+
+    async def _ends(self, stream: SpeechStream) -> bool:
+        """Whether the stream ends after an error, as it does when its idle time is over; else the sentence does."""
+        try:
+            async with asyncio.timeout(self._settings.error_end):
+                await stream.connection.receive()
+        except TimeoutError:
+            return False
+        except VoiceError:
+            return True
+        return False
 
     def _check_end(self, end: speech.AudioDone, received: int) -> None:
         if end.error:

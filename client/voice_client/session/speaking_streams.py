@@ -21,6 +21,8 @@ class SpeechStream:
         self.opened = opened
         """When, in seconds of the synthesizer's clock."""
         self.connect_ms = connect_ms
+        self.spoken = 0
+        """Sentences spoken on it to their end."""
         self.fresh = True
         """Whether nothing was spoken on it yet: an error is then about the configuration."""
 
@@ -177,10 +179,14 @@ class SpeakingStreams:
                 async with asyncio.timeout(self._settings.keep_alive):
                     await self._wake.wait()
                     continue
-            for stream in (self._spare, None if self.speaking else self._current):
-                if stream is not None and not stream.connection.ended:
-                    with contextlib.suppress(VoiceError):
-                        await stream.connection.send(self._config)
+            await self._touch(self._spare)
+            if not self.speaking:  # a config between a text and its end would be refused
+                await self._touch(self._current)
+
+    async def _touch(self, stream: SpeechStream | None) -> None:
+        if stream is not None and not stream.connection.ended:
+            with contextlib.suppress(VoiceError):
+                await stream.connection.send(self._config)
 
 
 def _failed(opening: "asyncio.Task[SpeechStream]") -> bool:

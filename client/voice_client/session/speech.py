@@ -65,8 +65,16 @@ class Speech:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences known so far, as they are spoken; `SpeechChunk.sentence` is an index into them."""
+        """The sentences known so far, as they are spoken; `SpeechChunk.sentence` is an index into them.
+
+        A text of more than a page is cut into sentences while it is spoken, not before.
+        """
         return tuple(self._text.sentences)
+
+    @property
+    def total_sentences(self) -> int | None:
+        """How many sentences the whole text has; None while more may come, or a long text is not cut to its end."""
+        return len(self._text.sentences) if self._text.complete else None
 
     @property
     def metrics(self) -> SpeakingMetrics:

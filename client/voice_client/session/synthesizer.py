@@ -219,19 +219,22 @@ class Synthesizer:
         Raises:
             BadInputError: nothing to speak in it, or too much.
         """
-        spoken = self.open_speech()
-        spoken.push_text(text)
-        spoken.end()
-        if not spoken.sentences:
+        written = self._text_input()
+        written.push(text)
+        written.end()
+        if not written.begins():
             raise BadInputError("there is no text to speak")
-        return spoken
+        return self._prepared(written)
 
     def open_speech(self) -> Speech:
         """Prepare to speak a text that is yet to come: `push_text`, `flush` and `end` it, and iterate for the audio."""
-        text = TextInput(
-            SentenceSplitter(longest=self.settings.longest_sentence, language=language_code(self.language)),
-            longest=self.settings.longest_text,
-        )
+        return self._prepared(self._text_input())
+
+    def _text_input(self) -> TextInput:
+        splitter = SentenceSplitter(longest=self.settings.longest_sentence, language=language_code(self.language))
+        return TextInput(splitter, longest=self.settings.longest_text)
+
+    def _prepared(self, text: TextInput) -> Speech:
         spoken = Speech(self, self._utterances, text)
         self._utterances += 1
         self._opened.add(spoken)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from voice_client.errors import BadInputError, VoiceError
@@ -38,7 +39,7 @@ class SpeakingTab:
     From the page: `speak` (utterance, text, voice, language, instructions), `stop`, `warm` (somebody is writing a text
     for this voice, language, instructions: open a stream, which ends by itself when no text comes). To the page:
     `speaking` (utterance, sentences), audio, `restarted` (utterance, sentence), `notice`, `spoken` (utterance,
-    metrics), `error` (utterance).
+    metrics), `error` (utterance, or warming: true).
 
     Args:
         page: the tab's socket.
@@ -63,7 +64,8 @@ class SpeakingTab:
                 match message["type"]:
                     case "speak":
                         await self._stop()
-                        self._speaking = asyncio.create_task(self._speak(message), name="page-speaking")
+                        speaking = self._page.told(partial(self._speak, message))
+                        self._speaking = asyncio.create_task(speaking, name="page-speaking")
                     case "stop":
                         await self._stop()
                     case "warm" if not (_runs(self._warming) or _runs(self._speaking)):
@@ -84,7 +86,7 @@ class SpeakingTab:
             voice = await self._voice_for(_Manner.of(request))
             await voice.ready()
         except VoiceError as error:  # said now, before the user has written a whole text
-            await self._page.send_error(error)
+            await self._page.send_error(error, warming=True)
 
     async def _speak(self, request: dict[str, Any]) -> None:
         utterance = request.get("utterance")
@@ -102,7 +104,7 @@ class SpeakingTab:
             raise BadInputError("there is no text to speak", advice="Write one")
         voice = await self._voice_for(_Manner.of(request))
         speech = voice.speak(text)
-        await self._page.send("speaking", utterance=utterance, sentences=len(speech.sentences))
+        await self._page.send("speaking", utterance=utterance, sentences=speech.total_sentences)
         await self._pass_on(utterance, speech)
         await self._page.send("spoken", utterance=utterance, metrics=rounded(speech.metrics))
 

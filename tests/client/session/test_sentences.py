@@ -2,7 +2,6 @@
 
 # ruff: noqa: RUF001
 import random
-from typing import Any
 
 import pytest
 
@@ -40,6 +39,19 @@ HARD = [
     ("ja", "今日は晴れです。「行こう！」と言った。", ["今日は晴れです。", "「行こう！」と言った。"]),
     ("ko", "안녕하세요. 잘 지내세요? 네!", ["안녕하세요.", "잘 지내세요?", "네!"]),
     ("ko", '그는 "가자!"라고 말했다. 그리고 떠났다.', ['그는 "가자!"라고 말했다.', "그리고 떠났다."]),
+    ("en", "See fig. 3 and eq. 4. Then stop.", ["See fig. 3 and eq. 4. Then stop."]),
+    ("en", "Great! 😀 How are you? 👨‍👩‍👧🇩🇪 Fine.", ["Great!", "How are you?", "Fine."]),
+    ("en", "Intro.\n# Title\nText.", ["Intro.", "Title Text."]),
+    ("en", "Mail j.doe@x.io. Pay $3.50 at 5:30. Done.", ["Mail j.doe@x.io.", "Pay $3.50 at 5:30.", "Done."]),
+    ("de", "Siehe Kap. 5 und Nr. 6 usw. Das war es.", ["Siehe Kap. 5 und Nr. 6 usw. Das war es."]),
+    ("es", "—¡Alto! —gritó él. Y se fue.", ["—¡Alto! —gritó él.", "Y se fue."]),
+    ("pt", "A Profª. Ana e a Srª. Lia. Fim.", ["A Profª. Ana e a Srª. Lia.", "Fim."]),
+    ("ru", "См. рис. 3 и табл. 2. Потом конец.", ["См. рис. 3 и табл. 2. Потом конец."]),
+    ("zh", "他走了。AI很好，2024年。", ["他走了。", "AI很好，2024年。"]),
+    ("ja", "東京（日本。）です。えっ！？本当？", ["東京（日本。）です。", "えっ！？", "本当？"]),
+    (None, "שלום עולם. מה שלומך? טוב!", ["שלום עולם.", "מה שלומך?", "טוב!"]),
+    (None, "Hello. 你好。How are you? Привет. Ok.", ["Hello.", "你好。", "How are you?", "Привет.", "Ok."]),
+    (None, "e\u0301te\u0301. C\u0327a alors. Bon.", ["été.", "Ça alors.", "Bon."]),
     (None, "A heading\n\nAnd a text.", ["A heading", "And a text."]),
     (None, "Good. ... Morning.", ["Good. ...", "Morning."]),
     (None, "😀", []),
@@ -112,19 +124,40 @@ def test_a_long_gap_holds_up_no_sentence(text: str, gap: str) -> None:
 
 @pytest.mark.parametrize("text", ["好。", "word ", "."])
 def test_a_long_text_takes_time_in_proportion(text: str) -> None:
-    class Counting(str):
-        """Counts the characters that are copied out of it."""
+    looked_at = 0
 
-        copied = 0
+    class Counting(SentenceSplitter):
+        def _sentence_end(self, text: str, *, whole: bool) -> int | None:
+            nonlocal looked_at
+            looked_at += len(text)
+            return super()._sentence_end(text, whole=whole)
 
-        def __getitem__(self, key: Any) -> str:
-            part = super().__getitem__(key)
-            Counting.copied += len(part)
-            return part
+    whole = "A" + text * (20_000 // len(text))
+    Counting(longest=100).push(whole)
+    assert 200 < looked_at < 200 * len(whole)
 
-        def lstrip(self, chars: str | None = None) -> str:
-            return self
 
-    whole = Counting("A" + text * (20_000 // len(text)))
-    SentenceSplitter(longest=100).push(whole)
-    assert len(whole) <= Counting.copied < 200 * len(whole)
+WRITTEN = """Word a 3.14 3. Dr. U.S. - . ! ? … 。 ！ ， , — “ ” " 「 」 ( ) ** ` www.x.y me@x.io 😀 👨‍👩‍👧 🇩🇪 e\u0301
+שלום 你 の 가 Привет т.е. <b> &amp; \x00 2024年 \u00ad \u200b \ud83d \ude00"""
+NASTY = [*WRITTEN.split(), "\n", "\n\n", "\u2028", "x" * 30]
+
+
+def test_nothing_depends_on_how_a_text_comes_and_no_sentence_is_too_long() -> None:
+    for seed in range(150):
+        random_ = random.Random(seed)  # noqa: S311 - texts of a test
+        some = random_.sample(NASTY, random_.randint(3, 12))
+        text = "".join(random_.choice(some) + random_.choice(["", " "]) for _ in range(60))
+        longest, language = random_.choice([20, 100, 500]), random_.choice([None, "en", "de", "ru", "zh", "ja"])
+        at_once = split_sentences(text, longest=longest, language=language)
+        assert all(0 < len(sentence) <= longest for sentence in at_once)
+        splitter = SentenceSplitter(longest=longest, language=language)
+        letters = [*(found for letter in text for found in splitter.push(letter)), *splitter.flush()]
+        assert letters == at_once, f"seed {seed}"
+
+
+def test_a_character_that_comes_in_halves_is_one() -> None:
+    # JSON writes it as two escapes, which a stream of tokens may part.
+    splitter = SentenceSplitter(longest=500)
+    pieces = ("A fish: \ud867", "\ude3d魚. Half: \ud83d, ", "\ude00. Well")
+    found = [sentence for piece in pieces for sentence in splitter.push(piece)]
+    assert found + splitter.flush() == ["A fish: 𩸽魚.", "Half: , .", "Well"]

@@ -245,6 +245,34 @@ class TestBargeIn:
             assert "input.text" in endpoint.streams[1].sent[-2], "spoken on the spare"
             await until(lambda: len(endpoint.streams) == 3)
 
+    async def test_a_stream_is_not_touched_while_it_speaks(self, tts_server: Any) -> None:
+        # A configuration between a text and its end would be refused.
+        endpoint, touching, gate = tts_server.endpoint(), asyncio.Event(), asyncio.Event()
+
+        async def opener() -> Any:
+            stream = await endpoint()
+            send, is_spare = stream.send_text, len(endpoint.streams) == 2
+
+            async def send_text(text: str, /) -> None:
+                if is_spare and stream.sent:
+                    touching.set()
+                    await gate.wait()
+                await send(text)
+
+            stream.send_text = send_text
+            return stream
+
+        settings = SynthesizerSettings(keep_alive=0.02)
+        async with Synthesizer(opener, model=MODEL, spare_stream=True, settings=settings) as voice:
+            await touching.wait()
+            speech = voice.speak(LONG)
+            async for _ in speech:
+                gate.set()
+                await asyncio.sleep(0.1)
+                break
+        sent = [json.loads(message)["type"] for message in endpoint.streams[0].sent]
+        assert "session.config" not in sent[sent.index("input.text") :]
+
 
 class Script:
     """A server that does what a list says, one entry an `input.done`."""
@@ -337,6 +365,42 @@ class TestComingBack:
             speech = voice.speak("Two.")
             assert spoken_bytes(await collect(speech)) == {0: len(Script.TONE)}
         assert speech.metrics.retries == 1
+
+    @pytest.mark.parametrize("sentence", [1, 2])
+    async def test_an_error_before_the_audio_is_the_models_and_no_loss(
+        self, sentence: int, scripted: Callable[..., Any]
+    ) -> None:
+        refused = [
+            json.dumps({"type": "error", "message": "the model has no room for this"}),
+            json.dumps({"type": "session.done", "utterance_index": sentence - 1, "total_sentences": 0}),
+        ]
+        script = Script(*[Script.well()] * (sentence - 1), refused)
+        async with Synthesizer(await scripted(script), model=MODEL, retry=RETRY) as voice:
+            speech = voice.speak("One. Two. Three.")
+            with pytest.raises(SpeakingInterruptedError, match=f"sentence {sentence}: the model has no room") as error:
+                await collect(speech)
+        assert isinstance(error.value.__cause__, ModelError)
+        assert error.value.spoken == ("One.", "Two.")[: sentence - 1]
+        assert speech.notices == []
+
+    async def test_an_end_that_is_told_twice_is_one(self, scripted: Callable[..., Any]) -> None:
+        done = [
+            json.dumps({"type": "session.done", "utterance_index": number, "total_sentences": 1}) for number in (0, 1)
+        ]
+        script = Script([*Script.well()[:3], done[0], done[0]], [done[0], *Script.well()[:3], done[1], done[1]])
+        endpoint = await scripted(script)
+        async with Synthesizer(endpoint, model=MODEL, retry=None) as voice:
+            assert spoken_bytes(await collect(voice.speak("One. Two. Three."))) == dict.fromkeys(range(3), 6000)
+            assert spoken_bytes(await collect(voice.speak("Four."))) == {0: 6000}
+        assert len(endpoint.streams) == 1
+
+    async def test_a_sentence_that_is_done_without_audio_is_an_error_though_others_were_spoken(
+        self, scripted: Callable[..., Any]
+    ) -> None:
+        nothing = [json.dumps({"type": "session.done", "utterance_index": 1, "total_sentences": 1})]
+        async with Synthesizer(await scripted(Script(Script.well(), nothing)), model=MODEL, retry=RETRY) as voice:
+            with pytest.raises(SpeakingInterruptedError, match="sentence 2: it ended the sentence without any audio"):
+                await collect(voice.speak("One. Two."))
 
     async def test_an_error_in_a_session_that_is_done_is_an_error_and_the_voice_goes_on(
         self, scripted: Callable[..., Any]
