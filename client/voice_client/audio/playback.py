@@ -1,7 +1,9 @@
 """The loudspeaker; needs the extra `mic` (sounddevice and PortAudio), as the microphone does."""
 
 import asyncio
+import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
@@ -16,8 +18,10 @@ _MISSING = "Install it: pip install 'sagemaker-voice[mic]'; on Linux also PortAu
 _BLOCK_SECONDS = 0.02
 _REST = -1
 """The part that the resampler's last samples belong to."""
-_END_SLACK = 5.0
-"""Seconds beyond its length that the sound still held may take: a device that takes none any more must not hang us."""
+GONE_SECONDS = 5.0
+"""A device that has asked for no sound for so long has gone: while it is there it asks every 20 ms, for silence too."""
+_LOOK_EVERY = 0.1
+"""Seconds between two looks at the device while sound waits."""
 
 
 class Loudspeaker:
@@ -44,6 +48,13 @@ class Loudspeaker:
         self._device_rate = rate
         self._resampler: Any = None
         self._tell_empty: Callable[[], None] = lambda: None
+        self._asks = 0
+        """How often the device asked for sound."""
+        self._asked = (0, 0.0)
+        """That number when it was seen to grow last, and when that was. A process that was stopped for a while (Ctrl-Z)
+        finds that the device asked in between."""
+        self._ended = False
+        """Whether it said that it asks no more."""
 
     def __enter__(self) -> Self:
         sounddevice = _sounddevice()
@@ -61,7 +72,9 @@ class Loudspeaker:
                 channels=1,
                 dtype="int16",
                 callback=self._fill,
+                finished_callback=self._note_end,
             )
+            self._asked = (0, time.monotonic())
             self._stream.start()
         except (sounddevice.PortAudioError, ValueError) as error:
             raise BadInputError(
@@ -71,7 +84,12 @@ class Loudspeaker:
         return self
 
     def play(self, pcm: bytes, part: int) -> None:
-        """Add sound; `part` names what can be dropped together."""
+        """Add sound; `part` names what can be dropped together.
+
+        Raises:
+            DeadlineError: the device has gone.
+        """
+        self._check_device()
         self._hold(pcm if self._resampler is None else self._resampled(pcm, last=False), part)
 
     def _resampled(self, pcm: bytes, *, last: bool) -> bytes:
@@ -98,31 +116,53 @@ class Loudspeaker:
         with self._lock:
             return sum(len(pcm) for pcm, _ in self._held) / (2 * self._device_rate)
 
+    async def has_at_most(self, seconds: float) -> None:
+        """Return when no more sound waits than this.
+
+        Raises:
+            DeadlineError: the device has gone.
+        """
+        while (too_much := self.held_seconds - seconds) > 0:
+            self._check_device()
+            await asyncio.sleep(min(too_much, _LOOK_EVERY))
+
     async def played(self) -> None:
         """Return when all sound was played.
 
         Raises:
-            DeadlineError: the device stopped taking sound.
+            DeadlineError: the device has gone.
         """
         if self._resampler is not None:
             self._hold(self._resampled(b"", last=True), _REST)
         with self._lock:
             self._playing = False
-        seconds = self.held_seconds + _END_SLACK
-        try:
-            async with asyncio.timeout(seconds):
-                await self._empty.wait()
-        except TimeoutError as error:
-            raise DeadlineError(f"the playback device took no sound for {seconds:.0f} s") from error
+        while not self._empty.is_set():
+            self._check_device()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY):
+                    await self._empty.wait()
+
+    def _check_device(self) -> None:
+        now, (asks, seen) = time.monotonic(), self._asked
+        if self._asks != asks:
+            seen = now
+            self._asked = (self._asks, now)
+        if not self._ended and now - seen < GONE_SECONDS:
+            return
+        told = "has stopped" if self._ended else f"has taken no sound for {GONE_SECONDS:g} s"
+        raise DeadlineError(
+            f"the playback device {told}",
+            advice="See that it is connected (`python -m sounddevice` lists the devices), or write a file with -o",
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._stream.stop()  # plays what the device has already
-        else:
-            self._stream.abort()
-        self._stream.close()
+        end = self._stream.stop if kind is None else self._stream.abort  # `stop` plays what the device has already
+        for step in (end, self._stream.close):
+            # A device that has gone cannot be closed well; that it has gone was told already.
+            with contextlib.suppress(_sounddevice().PortAudioError):
+                step()
 
     def _playable_rate(self, sounddevice: Any) -> int:
         """Return the wanted rate where the device plays it, else the device's own."""
@@ -134,6 +174,7 @@ class Loudspeaker:
 
     def _fill(self, out: Any, _frames: int, _time: Any, _status: Any) -> None:  # in PortAudio's thread
         wanted, filled = len(out), 0
+        self._asks += 1
         with self._lock:
             while self._held and filled < wanted:
                 pcm, part = self._held.popleft()
@@ -148,6 +189,9 @@ class Loudspeaker:
         out[filled:wanted] = bytes(wanted - filled)
         if ran_dry:
             self._tell_empty()
+
+    def _note_end(self) -> None:  # in PortAudio's thread
+        self._ended = True
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

@@ -76,13 +76,16 @@ class LoudspeakerSink:
         self._speaker = speaker
 
     async def take(self, event: SpeechEvent) -> None:
-        """Take one event; waits while there is enough to play."""
+        """Take one event; waits while there is enough to play.
+
+        Raises:
+            DeadlineError: the device has gone.
+        """
         if isinstance(event, Restarted):
             self._speaker.drop(event.sentence)
             return
         self._speaker.play(event.pcm, event.sentence)
-        if (ahead := self._speaker.held_seconds - _AHEAD_SECONDS) > 0:
-            await asyncio.sleep(ahead)
+        await self._speaker.has_at_most(_AHEAD_SECONDS)
 
 
 class Write(Protocol):
@@ -113,7 +116,7 @@ async def loudspeaker_sink(device: str | int | None) -> AsyncIterator[Loudspeake
 
     Raises:
         BadInputError: nothing to play on.
-        DeadlineError: the device stopped taking sound.
+        DeadlineError: the device has gone.
     """
     with Loudspeaker(rate=SAMPLE_RATE_HZ, device=device) as speaker:
         yield LoudspeakerSink(speaker)

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,10 @@ class Device(types.ModuleType):
     def __init__(self, *, stuck: bool = False) -> None:
         super().__init__("sounddevice")
         self.played = bytearray()
-        self._stuck = stuck
+        self.stuck = stuck
+        self.vanish: Callable[[], None] = lambda: None
         self.started = threading.Event()
+        self.asked = threading.Event()
 
     def check_output_settings(self, *, samplerate: int, **_: Any) -> None:
         if samplerate != 48_000:
@@ -94,24 +97,37 @@ class Device(types.ModuleType):
         assert kind == "output"
         return {"default_samplerate": 48_000.0}
 
-    def RawOutputStream(self, *, callback: Any, blocksize: int, samplerate: int, **_: Any) -> Any:  # noqa: N802 - theirs
+    def RawOutputStream(  # noqa: N802 - theirs
+        self, *, callback: Any, finished_callback: Any, blocksize: int, samplerate: int, **_: Any
+    ) -> Any:
         assert samplerate == 48_000
         ended = threading.Event()
 
         def run() -> None:
             while not ended.wait(0.001):
-                if self.started.is_set() and not self._stuck:
+                if self.started.is_set() and not self.stuck:
                     block = bytearray(2 * blocksize)
                     callback(memoryview(block), blocksize, None, None)
                     self.played += block
+                    self.asked.set()
 
         thread = threading.Thread(target=run)
+
+        gone = False
 
         def end() -> None:
             ended.set()
             thread.join()
+            if gone:
+                raise self.PortAudioError("Unanticipated host error")
 
-        return types.SimpleNamespace(start=thread.start, stop=end, abort=lambda: None, close=end)
+        def vanish() -> None:
+            nonlocal gone
+            self.stuck = gone = True
+            finished_callback()
+
+        self.vanish = vanish
+        return types.SimpleNamespace(start=thread.start, stop=end, abort=end, close=end)
 
 
 class TestLoudspeaker:
@@ -139,12 +155,39 @@ class TestLoudspeaker:
 
     async def test_a_device_that_takes_nothing_does_not_hang_us(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sounddevice", Device(stuck=True))
-        monkeypatch.setattr("voice_client.audio.playback._END_SLACK", 0.05)
-        with Loudspeaker(rate=RATE) as speaker:
-            speaker.play(tone(0.1), 0)
-            async with asyncio.timeout(10):
-                with pytest.raises(DeadlineError, match="took no sound"):
+        monkeypatch.setattr("voice_client.audio.playback.GONE_SECONDS", 0.05)
+        async with asyncio.timeout(10):
+            with Loudspeaker(rate=RATE) as speaker:
+                speaker.play(tone(0.1), 0)
+                with pytest.raises(DeadlineError, match="taken no sound"):
                     await speaker.played()
+                with pytest.raises(DeadlineError, match="taken no sound"):
+                    await speaker.has_at_most(0.05)
+                with pytest.raises(DeadlineError, match="write a file with -o"):
+                    speaker.play(tone(0.1), 1)
+
+    async def test_a_device_that_vanishes_is_told_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = Device()
+        monkeypatch.setitem(sys.modules, "sounddevice", device)
+        device.started.set()
+        async with asyncio.timeout(10):
+            with Loudspeaker(rate=RATE) as speaker:
+                speaker.play(tone(60), 0)
+                asyncio.get_running_loop().call_later(0.05, device.vanish)
+                with pytest.raises(DeadlineError, match="has stopped"):
+                    await speaker.has_at_most(0.1)
+
+    async def test_a_pause_in_the_text_is_no_device_that_has_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = Device()
+        monkeypatch.setitem(sys.modules, "sounddevice", device)
+        monkeypatch.setattr("voice_client.audio.playback.GONE_SECONDS", 0.05)
+        device.started.set()
+        with Loudspeaker(rate=RATE) as speaker:
+            for part in range(3):
+                device.asked.clear()
+                await asyncio.sleep(0.1)
+                assert await asyncio.to_thread(device.asked.wait, 10)
+                speaker.play(tone(0.01), part)
 
     async def test_without_the_extra_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sounddevice", None)
