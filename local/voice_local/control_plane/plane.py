@@ -23,6 +23,7 @@ from voice_local.control_plane import (
     s3_api,
     unknown_operations,
 )
+from voice_local.control_plane.alarm_evaluation import AlarmEvaluation
 from voice_local.control_plane.build_api import BuildApi, build_ended
 from voice_local.control_plane.build_runtime import BuildRuntime
 from voice_local.control_plane.change_set_api import ChangeSetApi
@@ -35,6 +36,7 @@ from voice_local.control_plane.expired_credentials import ExpiredCredentials
 from voice_local.control_plane.function_api import FunctionInvocations
 from voice_local.control_plane.function_runtime import FunctionRuntime
 from voice_local.control_plane.image_registry import ImageRegistry
+from voice_local.control_plane.metric_filters import MetricFilters
 from voice_local.control_plane.patches import Patches
 from voice_local.control_plane.request_guard import SIGNED, RequestGuard
 from voice_local.control_plane.resource_types import providers
@@ -100,6 +102,7 @@ class ControlPlane:
         self._builds: BuildRuntime | None = None
         self._state = SavedState(state_dir, identity) if state_dir is not None else None
         self._saver: StateSaver | None = None
+        self._alarms: AlarmEvaluation | None = None
         self._resumed: list[str] = []
         self._running = False
         self._server: BaseWSGIServer | None = None
@@ -158,6 +161,9 @@ class ControlPlane:
         if not self._running:
             return
         self._running = False
+        if self._alarms is not None:
+            self._alarms.stop()
+            self._alarms = None
         if self._saver is not None:
             self._saver.stop()
             self._saver = None
@@ -232,6 +238,7 @@ class ControlPlane:
         quota_api.install(self._patches)
         published_images.install(self._patches)
         permission_api.install(self._patches)
+        MetricFilters().install(self._patches)
         unknown_operations.install(self._patches)
         stacks = StackApi(self._operations, self._state_lock)
         stacks.install(self._patches)
@@ -245,6 +252,8 @@ class ControlPlane:
                 self._state, self._state_lock, self._operations.is_quiet, self._settings.save_interval_seconds
             )
             application.touched = self._saver.touch
+        self._alarms = AlarmEvaluation(self._identity, self._state_lock, self._settings.alarm_interval_seconds)
+        self._alarms.start()
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="control-plane", daemon=True
         )

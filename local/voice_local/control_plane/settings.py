@@ -23,7 +23,7 @@ class ControlPlaneSettings:
 
     longest_baking_seconds: float = 3.0
     """An update watches its roll-back alarms as long as its `WaitIntervalInSeconds` says, here at most this long: no
-    alarm goes off by itself in the local cloud, but one can be set off (SetAlarmState)."""
+    metric of SageMaker's own is measured in the local cloud, but an alarm can be set off (SetAlarmState)."""
 
     longest_termination_wait_seconds: float = 30.0
     """Old containers stay for the streams they have as long as `TerminationWaitInSeconds` says, here at most this long:
@@ -69,6 +69,9 @@ class ControlPlaneSettings:
     node_modules: Path | None = None
     """Where functions for Node.js find the AWS SDK; None for `node_modules` of the folder that the cloud was started
     in, and of this source tree."""
+
+    alarm_interval_seconds: float = 10.0
+    """Between two looks at the alarms: CloudWatch evaluates each once a minute, which is long to wait for at a desk."""
 
     save_interval_seconds: float = 2.0
     """Between a change and its being saved, when the state is kept: a cloud that is killed forgets this much."""
