@@ -2,12 +2,14 @@
 
 import json
 import struct
-from collections.abc import AsyncGenerator
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from voice_client.errors import BadInputError, VoiceError
+from voice_client.cli.failure import debugging
+from voice_client.errors import BadInputError, ConnectionLostError, VoiceError
 
 _AUDIO_HEADER = struct.Struct("<II")
 """In front of PCM16: number of the utterance, as the page counts them, and index of the sentence."""
@@ -58,6 +60,20 @@ class PageSocket:
         """Send what an error says."""
         await self.send("error", message=error_text(error), retryable=error.retryable, **fields)
 
+    async def told(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do some work; its failure goes to the page, which would wait for ever for what a fault of ours ended."""
+        try:
+            await work()
+        except VoiceError as error:
+            await self.send_error(error)
+        except Exception as error:  # noqa: BLE001 - its text may hold anything, also what was spoken
+            if debugging():
+                traceback.print_exception(error)
+            where = "it is written where `voice ui` runs" if debugging() else "VOICE_DEBUG=1 shows where"
+            await self.send(
+                "error", message=f"Unexpected {type(error).__name__}: a fault of the program; {where}.", retryable=False
+            )
+
     async def close(self, code: int) -> None:
         """Close it."""
         if self._can_send():
@@ -76,8 +92,11 @@ class PageSocket:
 
 
 def error_text(error: VoiceError) -> str:
-    """Return an error as a sentence; a name at its beginning keeps its spelling."""
-    text = str(error)
+    """Return an error as a sentence; a name at its beginning keeps its spelling.
+
+    The advice to open a new stream is for programs: the page does so by itself.
+    """
+    text = str(error).removesuffix(f". {ConnectionLostError.default_advice}")
     first = text.split(" ", 1)[0]
     begin = text[:1].upper() if first.isalpha() else text[:1]
     return f"{begin}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"

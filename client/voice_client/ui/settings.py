@@ -16,6 +16,9 @@ class PageSettings:
     retry_every: float = 2.0
     """A lost endpoint is tried again so often, for as long as the page is open and wants it: a restarting container
     takes seconds, a deployment minutes, and the user sees the message all the while."""
+    summary: float = 300.0
+    """A summary from its request to its last word: a model on a CPU reads a long transcript for minutes. One that does
+    not stop is stopped there; the user may cancel it before."""
     ping_every: float = 20.0
     """A browser that went away without a word (a closed laptop) is noticed by a ping that is not answered."""
     ping_answer: float = 20.0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from voice_client.errors import VoiceError
@@ -87,7 +88,8 @@ class TalkingTab:
                     channels=number_field(message, "channels"),
                     kept_seconds=self._settings.kept_sound,
                 )
-                self._work = asyncio.create_task(self._talk(message, self._microphone), name="page-talking")
+                talk = partial(self._across_losses, message, self._microphone)
+                self._work = asyncio.create_task(self._page.told(talk), name="page-talking")
             case "interrupt" if self._conversation is not None:
                 self._conversation.interrupt()
             case "stop":
@@ -99,14 +101,6 @@ class TalkingTab:
         if work is not None:
             await end_tasks(work)
         self._microphone = self._conversation = None
-
-    async def _talk(self, request: dict[str, Any], microphone: BrowserMicrophone) -> None:
-        try:
-            await self._across_losses(request, microphone)
-        except VoiceError as error:
-            await self._page.send_error(error)
-        finally:
-            self._conversation = None
 
     async def _across_losses(self, request: dict[str, Any], microphone: BrowserMicrophone) -> None:
         """Talk until the tab wants no more; a lost endpoint is tried again and again, and the history stays."""
@@ -149,6 +143,7 @@ class TalkingTab:
                 async for event in conversation.converse(microphone):
                     yield event
             finally:
+                self._conversation = None
                 self._history = conversation.history
                 self._first_turn = len(self._history)
 

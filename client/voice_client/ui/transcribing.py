@@ -2,15 +2,16 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from voice_client.audio import AudioFile, AudioSource
 from voice_client.cli.progress import WatchedSource
 from voice_client.cli.transcript import Transcript
-from voice_client.errors import BadInputError, VoiceError
+from voice_client.errors import BadInputError, DeadlineError, VoiceError
 from voice_client.replies.chat import ChatEndpoint
 from voice_client.session.ending import end_tasks
 from voice_client.session.events import Final, Notice, Partial, SessionStarted, TranscriptEvent
@@ -33,8 +34,8 @@ class TranscribingTab:
 
     From the page: `listen` (rate, channels) then sound then `listened`; or `file` (name, size) then its bytes; `stop`
     (drop what is under way), `summarize`. To the page: `hearing`, `partial` (text), `final` (text, start, end,
-    metrics), `progress` (seconds, of), `notice`, `lost` (message), `transcribed` (txt, srt, json), `summary` (delta),
-    `summarized`, `error`.
+    metrics), `progress` (seconds, of), `notice`, `lost` (message), `transcribed` (txt, srt, json), `forms` (the same of
+    what was heard until it failed or was stopped), `summary` (delta), `summarized`, `error`.
 
     Args:
         page: the tab's socket.
@@ -80,7 +81,7 @@ class TranscribingTab:
                     channels=number_field(message, "channels"),
                     kept_seconds=self._settings.kept_sound,
                 )
-                self._begin(self._hear_microphone(self._microphone))
+                self._begin(partial(self._hear_microphone, self._microphone))
             case "listened" if self._microphone is not None:
                 self._microphone.end()
             case "file":
@@ -93,20 +94,21 @@ class TranscribingTab:
                 )
             case "stop":
                 await self._stop()
+                await self._send_forms("forms")
             case "summarize":
                 await self._stop()
-                self._begin(self._summarize())
+                self._begin(self._summarize)
 
     def _take_bytes(self, data: bytes) -> None:
         if self._upload is not None:
             if (path := self._upload.take(data)) is not None:
                 name, self._upload = self._upload.name, None
-                self._begin(self._hear_file(path, name))
+                self._begin(partial(self._hear_file, path, name))
         elif self._microphone is not None:
             self._microphone.feed(data)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._work = asyncio.create_task(self._told(work), name="page-transcribing")
+    def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = asyncio.create_task(self._page.told(work), name="page-transcribing")
 
     async def _stop(self) -> None:
         work, self._work = self._work, None
@@ -116,13 +118,6 @@ class TranscribingTab:
         if self._upload is not None:
             self._upload.drop()
             self._upload = None
-
-    async def _told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work; its failure goes to the page."""
-        try:
-            await work
-        except VoiceError as error:
-            await self._page.send_error(error)
 
     async def _hear_microphone(self, microphone: BrowserMicrophone) -> None:
         """Hear a microphone to its end, across losses of the endpoint: what was heard stays."""
@@ -138,10 +133,11 @@ class TranscribingTab:
                 if isinstance(error, BadInputError) and worked:
                     break  # the microphone was stopped with nothing left to hear
                 if not can_recover(error, reconnecting=worked):
+                    await self._send_forms("forms")
                     raise
                 await self._page.send("lost", message=error_text(error))
                 await asyncio.sleep(self._settings.retry_every)
-        await self._finish()
+        await self._send_forms("transcribed")
 
     async def _hear_file(self, path: Path, name: str) -> None:
         self._transcript = Transcript(turns=True)
@@ -159,12 +155,13 @@ class TranscribingTab:
                 if passed - shown >= _PROGRESS_STEP:
                     shown = passed
                     await self._page.send("progress", seconds=round(passed, 1), of=seconds)
-        except BadInputError as error:
+        except VoiceError as error:
             error.message = error.message.replace(str(path), name)
+            await self._send_forms("forms")
             raise
         finally:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - of a temporary folder
-        await self._finish()
+        await self._send_forms("transcribed")
 
     async def _events(self, source: AudioSource, *, paced: bool) -> AsyncIterator[TranscriptEvent]:
         endpoint = await self._endpoints.ear()
@@ -194,16 +191,20 @@ class TranscribingTab:
             case SessionStarted():
                 return
 
-    async def _finish(self) -> None:
-        forms = {kind: self._transcript.formatted(kind) for kind in ("txt", "srt", "json")}
-        await self._page.send("transcribed", **forms)
+    async def _send_forms(self, kind: str) -> None:
+        forms = {form: self._transcript.formatted(form) for form in ("txt", "srt", "json")}
+        await self._page.send(kind, **forms)
 
     async def _summarize(self) -> None:
         if self._chat is None:
             raise BadInputError("no chat endpoint is configured")
         if not self._transcript.text:
             raise BadInputError("there is no text to summarize yet")
-        async with aclosing(self._chat.summary(self._transcript.text)) as pieces:
-            async for piece in pieces:
-                await self._page.send("summary", delta=piece)
+        seconds = self._settings.summary
+        try:
+            async with asyncio.timeout(seconds), aclosing(self._chat.summary(self._transcript.text)) as pieces:
+                async for piece in pieces:
+                    await self._page.send("summary", delta=piece)
+        except TimeoutError as error:
+            raise DeadlineError(f"the summary was not complete after {seconds:g} s", advice="Try again") from error
         await self._page.send("summarized")

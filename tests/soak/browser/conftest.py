@@ -52,19 +52,29 @@ async (name) => {
   const panel = document.querySelector(name);
   await panel.player.prepare();
   const code = `registerProcessor("recorder", class extends AudioWorkletProcessor {
-    process([input]) { if (input[0]) this.port.postMessage(input[0].slice()); return true; } });`;
+    process([input]) {
+      if (input[0]) this.port.postMessage({ samples: input[0].slice(), at: currentTime });
+      return true;
+    } });`;
   await panel.player.context.audioWorklet.addModule(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
   const node = new AudioWorkletNode(panel.player.context, "recorder", { numberOfOutputs: 0 });
   panel.recorded = [];
   panel.lastSound = 0;
-  node.port.onmessage = ({ data }) => {
-    panel.recorded.push(data);
-    if (data.some((sample) => sample !== 0)) panel.lastSound = performance.now();
+  node.port.onmessage = ({ data: { samples, at } }) => {
+    panel.recorded.push(samples);
+    const last = samples.findLastIndex((sample) => sample !== 0);
+    if (last < 0) return;
+    panel.lastSound = performance.now();
+    panel.lastSoundAt = at + (last + 1) / sampleRate;
   };
+  const { sampleRate } = panel.player.context;
+  const stop = panel.player.stop.bind(panel.player);
+  panel.player.stop = () => { panel.stopAt = panel.player.context.currentTime; stop(); };
   panel.player.node.connect(node);
 }
 """
-"""Hears what the player's node gives to the loudspeaker, on the audio thread."""
+"""Hears what the player's node gives to the loudspeaker, on the audio thread. `lastSoundAt` and `stopAt` are seconds of
+the audio's own clock: what a listener hears after a stop, however slowly the machine runs."""
 
 RECORDED = """
 (name) => {
@@ -222,6 +232,12 @@ def spoken(*parts: str | float) -> NDArray[np.int16]:
 def text_of(*clips: str) -> str:
     texts = json.loads((RECORDINGS / "transcripts.json").read_text())
     return " ".join(texts[f"sense_and_sensibility_01_austen_64kb-{clip}.wav"] for clip in clips)
+
+
+def heard_after_stop(tab: Page, panel: str) -> float:
+    """Return how many seconds a panel's player sounded on after it was last told to stop, on the audio's clock."""
+    seconds = "(({ lastSoundAt, stopAt }) => lastSoundAt - stopAt)"
+    return float(tab.evaluate(f"{seconds}(document.querySelector('{panel}'))"))
 
 
 def record(tab: Page, panel: str) -> None:

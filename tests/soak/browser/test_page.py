@@ -55,7 +55,8 @@ SAMPLE = """
   talk.words("you", "What is the weather like tomorrow?", { partial: false });
   talk.said = null;
   talk.reply("Mild and mostly dry, with a little rain towards the evening.");
-  talk.measured({ turn: 0, final_text_ms: 912, first_token_ms: 143, first_sound_ms: 201, total_ms: 1256 });
+  talk.measures = { turn: 0, final_text_ms: 912, first_token_ms: 143, first_sound_ms: 201, total_ms: 1256 };
+  talk.showWaits();
   const transcribe = document.querySelector("voice-transcribe");
   transcribe.showFinal({ text: "Good morning, and welcome to the meeting.", start: 0.4, end: 3.1,
     metrics: { first_partial_ms: 640, finalization_ms: 310 } });

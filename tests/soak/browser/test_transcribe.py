@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
 CLIPS = ("0870", "0890", "0920")
 TEXT = """
-[...document.querySelector("voice-transcribe").part_.text.querySelectorAll("p")].map((p) => p.lastChild.data).join(" ")
+[...document.querySelector("voice-transcribe").part_.text.querySelectorAll("p")]
+  .map((p) => p.lastChild.textContent).join(" ")
 """
 
 

@@ -30,6 +30,21 @@ export function say(part, text) {
   part.hidden = !text;
 }
 
+// Whether a click is the second of a double click: of a button that starts and stops it would undo the first.
+export function repeated(event) {
+  return event.detail > 1;
+}
+
+// Show the newest line of a box, unless somebody has scrolled back to read: `add` adds it. A box in a tab that is not
+// shown forgets how far it was scrolled.
+export function followed(box, add) {
+  const shown = box.clientHeight > 0;
+  const atEnd = box.missed || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+  box.missed = !shown;
+  add();
+  if (atEnd) box.scrollTop = box.scrollHeight;
+}
+
 export function milliseconds(value) {
   return value === null || value === undefined ? "–" : `${Math.round(value)} ms`;
 }

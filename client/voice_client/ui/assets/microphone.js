@@ -1,6 +1,7 @@
 // The microphone at whatever rate and number of channels the browser gives it.
 
 const WORKLET = new URL("./microphone-worklet.js", import.meta.url);
+export const LOST = "The microphone is gone: connect it again, then start anew.";
 const FLUSH_MS = 500; // a worklet that does not answer in this time has nothing left to say
 
 export class Microphone {
@@ -10,7 +11,8 @@ export class Microphone {
     this.onLost = onLost;
   }
 
-  // Ask for the microphone; returns {rate, channels}. Sound comes once `open` was called.
+  // Ask for the microphone; returns {rate, channels}, or null when `stop` came while the browser was asking. Sound comes
+  // once `open` was called.
   // What the browser does to the sound for the ear of a human is left out; only its own echo is taken out where the
   // page speaks itself.
   async start({ echoCancellation }) {
@@ -24,11 +26,13 @@ export class Microphone {
     } catch (error) {
       throw new Error(explained(error));
     }
+    if (this.stopped) return this.stop();
     const track = this.stream.getAudioTracks()[0];
     track.addEventListener("ended", () => this.onLost?.());
     const channels = Math.min(2, track.getSettings().channelCount ?? 1);
     this.context = new AudioContext({ latencyHint: "interactive" });
     await Promise.all([this.context.resume(), this.context.audioWorklet.addModule(WORKLET)]);
+    if (this.stopped) return this.stop();
     this.node = new AudioWorkletNode(this.context, "voice-microphone", {
       numberOfOutputs: 0,
       channelCount: channels,
@@ -49,8 +53,9 @@ export class Microphone {
     this.context.createMediaStreamSource(this.stream).connect(this.node);
   }
 
-  // Stop recording; everything recorded until now has been handed on when this returns.
+  // Stop recording, at whatever point it is; everything recorded until now has been handed on when this returns.
   async stop() {
+    this.stopped = true;
     if (this.node) {
       await new Promise((resolve) => {
         this.flushed = resolve;
@@ -59,8 +64,10 @@ export class Microphone {
       });
     }
     this.stream?.getTracks().forEach((track) => track.stop());
-    await this.context?.close();
+    const { context } = this;
     this.stream = this.context = this.node = null;
+    if (context && context.state !== "closed") await context.close();
+    return null;
   }
 }
 

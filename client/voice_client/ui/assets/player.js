@@ -28,7 +28,12 @@ export class Player extends EventTarget {
       });
     }
     if (navigator.userActivation?.hasBeenActive ?? true) this.context.resume();
-    await this.loading;
+    try {
+      await this.loading;
+    } catch (error) {
+      this.close(); // the next time begins anew
+      throw error;
+    }
   }
 
   begin(utterance) {

@@ -1,11 +1,12 @@
 // The tab Speak: text in, sound out as it is made.
 
-import { fieldValue, inside, milliseconds, say } from "./dom.js";
+import { fieldValue, inside, milliseconds, repeated, say } from "./dom.js";
 import { saveWav, stamp } from "./files.js";
 import { GONE, Link } from "./link.js";
 import { Player, RATE } from "./player.js";
 import { Waveform } from "./waveform.js";
 
+const LONGEST_TEXT = 200_000; // characters, some four hours of speech; a message of the page holds a megabyte
 const WARM_EVERY_MS = 10_000; // an idle stream is ended by the server after 30 s
 
 const MARKUP = `
@@ -40,13 +41,14 @@ class VoiceSpeak extends HTMLElement {
       onAudio: (utterance, sentence, pcm) => this.audio(utterance, sentence, pcm),
       onState: (open) => this.connection(open),
     });
-    this.part_.generate.onclick = (event) => this.generate(event.timeStamp);
+    this.part_.generate.onclick = (event) => {
+      if (!(repeated(event) && this.busy)) this.generate(event.timeStamp);
+    };
     this.part_.stop.onclick = () => this.stop();
     this.part_.save.onclick = () => saveWav(`speech-${stamp()}.wav`, this.spoken.map(({ pcm }) => pcm));
     this.player.addEventListener("started", ({ detail }) => this.started(detail));
     this.player.addEventListener("position", ({ detail }) => this.position(detail));
     this.player.addEventListener("ended", ({ detail }) => this.ended(detail));
-    this.player.addEventListener("silent", ({ detail }) => (this.silentAt = { ...detail, at: performance.now() }));
     this.listeners = new AbortController();
     const { signal } = this.listeners;
     // The first gesture anywhere wakes the loudspeaker and, in the text, the connection: a click need not wait for it.
@@ -96,11 +98,9 @@ class VoiceSpeak extends HTMLElement {
 
   async generate(clickedAt) {
     const text = fieldValue("speak-text");
-    say(this.part_.error, "");
-    if (!text.trim()) {
-      this.fail("There is no text to speak: write one.");
-      return;
-    }
+    const wrong = unspeakable(text);
+    say(this.part_.error, wrong);
+    if (wrong) return;
     this.utterance += 1;
     const { utterance } = this;
     this.current = { utterance, clickedAt, chunks: 0, bytes: 0, startedAt: null };
@@ -119,7 +119,13 @@ class VoiceSpeak extends HTMLElement {
       this.fail(GONE);
       return;
     }
-    await this.player.prepare();
+    try {
+      await this.player.prepare();
+    } catch (error) {
+      this.link.send({ type: "stop" });
+      this.fail(`The browser cannot play sound: ${error.message}`);
+      return;
+    }
     if (this.current?.utterance !== utterance) return;
     this.player.begin(utterance);
     for (const { sentence, pcm } of this.spoken) this.player.push(utterance, sentence, pcm);
@@ -149,7 +155,8 @@ class VoiceSpeak extends HTMLElement {
     if (message.utterance !== undefined && message.utterance !== this.current?.utterance) return;
     switch (message.type) {
       case "speaking":
-        say(this.part_.status, `Speaking ${message.sentences} sentence${message.sentences === 1 ? "" : "s"} …`);
+        // null: a text of more than a page is cut into sentences while it is spoken
+        say(this.part_.status, message.sentences === null ? "Speaking …" : `Speaking ${message.sentences} sentence${message.sentences === 1 ? "" : "s"} …`);
         break;
       case "restarted":
         this.spoken = this.spoken.filter(({ sentence }) => sentence !== message.sentence);
@@ -166,7 +173,7 @@ class VoiceSpeak extends HTMLElement {
         this.showFacts();
         break;
       case "error":
-        this.fail(message.message);
+        if (!(message.warming && this.busy)) this.fail(message.message);
         break;
     }
   }
@@ -230,6 +237,14 @@ class VoiceSpeak extends HTMLElement {
     const rtf = metrics ? metrics.rtf : live;
     this.part_.rtf.textContent = rtf === null ? "–" : rtf.toFixed(2);
   }
+}
+
+// Why a text cannot be spoken; empty when it can.
+function unspeakable(text) {
+  if (!text.trim()) return "There is no text to speak: write one.";
+  if (text.length <= LONGEST_TEXT) return "";
+  const [has, most] = [text.length, LONGEST_TEXT].map((number) => number.toLocaleString("en"));
+  return `The text has ${has} characters, more than ${most}: "voice speak" takes texts of any length.`;
 }
 
 customElements.define("voice-speak", VoiceSpeak);

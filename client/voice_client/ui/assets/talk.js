@@ -1,8 +1,8 @@
 // The tab Talk: a conversation. It listens while it speaks; who speaks over it interrupts it.
 
-import { LEVEL, fieldValue, inside, milliseconds, say, showLevel } from "./dom.js";
+import { LEVEL, fieldValue, followed, inside, milliseconds, repeated, say, showLevel } from "./dom.js";
 import { GONE, Link } from "./link.js";
-import { Microphone } from "./microphone.js";
+import { LOST, Microphone } from "./microphone.js";
 import { Player } from "./player.js";
 
 const MARKUP = `
@@ -37,10 +37,12 @@ class VoiceTalk extends HTMLElement {
       onAudio: (turn, sentence, pcm) => this.audio(turn, sentence, pcm),
       onState: (open) => this.connection(open),
     });
-    this.part_.talk.onclick = () => (this.active ? this.end("Ended.") : this.start());
+    this.part_.talk.onclick = (event) => {
+      if (!repeated(event)) this.active ? this.end("Ended.") : this.start();
+    };
     this.part_.interrupt.onclick = () => this.interrupt();
+    this.player.addEventListener("started", ({ detail }) => this.started(detail));
     this.player.addEventListener("ended", () => this.silent());
-    this.player.addEventListener("silent", ({ detail }) => (this.silentAt = { ...detail, at: performance.now() }));
     this.listeners = new AbortController();
     const { signal } = this.listeners;
     document.addEventListener("keydown", ({ key }) => key === "Escape" && this.checkVisibility() && this.interrupt(), {
@@ -61,13 +63,16 @@ class VoiceTalk extends HTMLElement {
     this.active = true;
     this.enable();
     say(this.part_.status, "Asking the browser for the microphone …");
-    this.microphone = new Microphone({
+    const microphone = new Microphone({
       onSound: (samples) => this.link.send(samples.buffer),
       onLevel: (level) => showLevel(this.part_.level, level),
-      onLost: () => this.end("The microphone is gone."),
+      onLost: () => this.fail(LOST),
     });
+    this.microphone = microphone;
     try {
-      const [format] = await Promise.all([this.microphone.start({ echoCancellation: !this.part_.headset.checked }), this.player.prepare()]);
+      const echoCancellation = !this.part_.headset.checked;
+      const [format] = await Promise.all([microphone.start({ echoCancellation }), this.player.prepare()]);
+      if (this.microphone !== microphone) return; // ended while the browser was asking
       const request = {
         type: "talk",
         ...format,
@@ -76,10 +81,10 @@ class VoiceTalk extends HTMLElement {
         barge_in: this.part_.barge.checked,
       };
       if (!this.link.send(request)) throw new Error(GONE);
-      this.microphone.open();
       say(this.part_.status, "Connecting …");
+      microphone.open();
     } catch (error) {
-      this.fail(error.message);
+      if (this.microphone === microphone) await this.fail(error.message);
     }
   }
 
@@ -105,8 +110,6 @@ class VoiceTalk extends HTMLElement {
 
   // Fall silent at once.
   quiet() {
-    this.quietAt = performance.now();
-    this.stopped = this.turn;
     this.turn = null;
     this.player.stop();
     this.enable();
@@ -138,10 +141,9 @@ class VoiceTalk extends HTMLElement {
         this.player.restart(message.turn, message.sentence);
         break;
       case "interrupted":
-        this.interruptedAt = performance.now();
         this.quiet();
-        this.voice?.classList.add("interrupted");
-        this.voice = null;
+        this.cutOff();
+        say(this.part_.status, "Hearing you …");
         break;
       case "resumed":
         this.answer(message.turn);
@@ -152,7 +154,8 @@ class VoiceTalk extends HTMLElement {
         else this.silent();
         break;
       case "measured":
-        this.measured(message.metrics);
+        this.measures = message.metrics;
+        this.showWaits();
         break;
       case "failed":
         say(this.part_.error, message.message); // what was made of the reply is still spoken; "replied" follows
@@ -162,6 +165,8 @@ class VoiceTalk extends HTMLElement {
         break;
       case "lost":
         this.quiet();
+        this.cutOff();
+        this.said = null;
         say(this.part_.error, `${message.message} The conversation goes on by itself when the endpoint is back.`);
         say(this.part_.status, "Trying again …");
         break;
@@ -169,6 +174,12 @@ class VoiceTalk extends HTMLElement {
         this.fail(message.message);
         break;
     }
+  }
+
+  // What was made of an answer stays as it is; the next one begins below it.
+  cutOff() {
+    this.voice?.classList.add("interrupted");
+    this.voice = null;
   }
 
   // An answer to a turn is on its way.
@@ -183,6 +194,7 @@ class VoiceTalk extends HTMLElement {
     if (!this.active || turn !== this.turn) return;
     if (!this.begun) {
       this.begun = true;
+      this.arrived = { turn, at: performance.now() };
       this.player.begin(turn);
       say(this.part_.status, "Speaking …");
     }
@@ -197,16 +209,19 @@ class VoiceTalk extends HTMLElement {
   }
 
   words(who, text, { partial }) {
-    this.said ??= this.bubble(who);
-    this.said.lastChild.textContent = text;
+    followed(this.part_.text, () => {
+      this.said ??= this.bubble(who);
+      this.said.lastChild.textContent = text;
+    });
     this.said.classList.toggle("partial", partial);
-    this.follow();
+    this.said.ariaLive = partial ? "off" : null; // read out once, when it is settled
   }
 
   reply(delta) {
-    this.voice ??= this.bubble("voice");
-    this.voice.lastChild.textContent += delta;
-    this.follow();
+    followed(this.part_.text, () => {
+      this.voice ??= this.bubble("voice");
+      this.voice.lastChild.textContent += delta;
+    });
   }
 
   bubble(who) {
@@ -215,17 +230,24 @@ class VoiceTalk extends HTMLElement {
     bubble.className = `bubble ${who}`;
     const name = document.createElement("b");
     name.textContent = who === "you" ? "You" : "Voice";
-    bubble.append(name, document.createElement("span"));
+    const words = document.createElement("span");
+    words.dir = "auto";
+    bubble.append(name, words);
     this.part_.text.append(bubble);
     return bubble;
   }
 
-  follow() {
-    this.part_.text.scrollTop = this.part_.text.scrollHeight;
+  // The server measures to the moment at which sound goes out to the page; its way to the loudspeaker comes on top.
+  started({ utterance, at }) {
+    if (this.arrived?.turn === utterance) this.arrived.until_played_ms = at - this.arrived.at;
+    this.showWaits();
   }
 
-  measured({ turn, final_text_ms, first_token_ms, first_sound_ms, total_ms }) {
+  showWaits() {
+    if (!this.measures) return;
+    const { turn, final_text_ms, first_token_ms, first_sound_ms, total_ms } = this.measures;
     const { waits } = this.part_;
+    const played = (wait) => (wait === null ? null : wait + ((this.arrived?.turn === turn && this.arrived.until_played_ms) || 0));
     if (waits.rows[0]?.dataset.turn === String(turn)) waits.deleteRow(0); // its answer was made again
     const row = waits.insertRow(0);
     row.dataset.turn = turn;
@@ -233,14 +255,14 @@ class VoiceTalk extends HTMLElement {
     head.scope = "row";
     head.textContent = turn + 1;
     row.append(head);
-    for (const wait of [final_text_ms, first_token_ms, first_sound_ms, total_ms]) {
+    for (const wait of [final_text_ms, first_token_ms, played(first_sound_ms), played(total_ms)]) {
       row.insertCell().textContent = milliseconds(wait).replace(" ms", "");
     }
   }
 
   clear() {
-    this.turn = this.said = this.voice = null;
-    this.part_.text.replaceChildren();
+    this.turn = this.said = this.voice = this.measures = this.arrived = null;
+    this.part_.text.replaceChildren(this.part_.hint);
     this.part_.waits.replaceChildren();
     say(this.part_.error, "");
   }

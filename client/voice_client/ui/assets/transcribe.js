@@ -1,9 +1,9 @@
 // The tab Transcribe: sound of a microphone or a file in, text out as it is heard.
 
-import { LEVEL, clock, inside, milliseconds, say, showLevel } from "./dom.js";
+import { LEVEL, clock, followed, inside, milliseconds, repeated, say, showLevel } from "./dom.js";
 import { save, stamp } from "./files.js";
 import { GONE, Link } from "./link.js";
-import { Microphone } from "./microphone.js";
+import { LOST, Microphone } from "./microphone.js";
 
 const PIECE = 256 * 1024; // bytes of a file in one message
 const MOST_WAITING = 4 * 1024 * 1024; // bytes on their way; then reading the file waits
@@ -34,7 +34,7 @@ const MARKUP = `
     <button data-part="json" disabled>Save JSON</button>
     <button data-part="summarize" hidden disabled>Summarize</button>
   </div>
-  <div class="text summary" role="region" aria-live="polite" aria-label="Summary" data-part="summary" hidden></div>`;
+  <div class="text summary" role="region" aria-live="polite" aria-label="Summary" dir="auto" data-part="summary" hidden></div>`;
 
 const TYPES = { txt: "text/plain", srt: "application/x-subrip", json: "application/json" };
 
@@ -43,13 +43,15 @@ class VoiceTranscribe extends HTMLElement {
     if (this.link) return;
     this.part_ ??= inside(this, MARKUP);
     this.forms = null;
-    this.state = "idle"; // idle, asking, listening, finishing, file
+    this.state = "idle"; // idle, asking, listening, finishing, file, summarizing
     this.part_.summarize.hidden = this.dataset.summary !== "yes";
     this.link = new Link("transcribe", {
       onMessage: (message) => this.take(message),
       onState: (open) => this.connection(open),
     });
-    this.part_.listen.onclick = () => (this.state === "listening" ? this.finish() : this.listen());
+    this.part_.listen.onclick = (event) => {
+      if (!repeated(event)) this.state === "listening" ? this.finish() : this.listen();
+    };
     this.part_.choose.onclick = () => this.part_.file.click();
     this.part_.file.onchange = () => this.send(this.part_.file.files[0]);
     this.part_.cancel.onclick = () => this.cancel();
@@ -75,19 +77,24 @@ class VoiceTranscribe extends HTMLElement {
     this.clear();
     this.enter("asking");
     say(this.part_.status, "Asking the browser for the microphone …");
-    this.microphone = new Microphone({
+    const microphone = new Microphone({
       onSound: (samples) => this.link.send(samples.buffer),
       onLevel: (level) => showLevel(this.part_.level, level),
-      onLost: () => this.finish(),
+      onLost: () => {
+        this.finish();
+        say(this.part_.error, LOST);
+      },
     });
+    this.microphone = microphone;
     try {
-      const format = await this.microphone.start({ echoCancellation: false });
+      const format = await microphone.start({ echoCancellation: false });
+      if (this.microphone !== microphone) return; // ended while the browser was asking
       if (!this.link.send({ type: "listen", ...format })) throw new Error(GONE);
-      this.microphone.open();
+      microphone.open();
       this.enter("listening");
       say(this.part_.status, "Connecting …");
     } catch (error) {
-      await this.fail(error.message);
+      if (this.microphone === microphone) await this.fail(error.message);
     }
   }
 
@@ -105,15 +112,23 @@ class VoiceTranscribe extends HTMLElement {
     if (!file || this.state !== "idle") return;
     this.clear();
     this.enter("file");
+    this.sending = file;
     say(this.part_.status, `Sending ${file.name} …`);
     if (!this.link.send({ type: "file", name: file.name, size: file.size })) {
       await this.fail(GONE);
       return;
     }
-    for (let at = 0; at < file.size && this.state === "file"; at += PIECE) {
-      const piece = await file.slice(at, at + PIECE).arrayBuffer();
-      while (this.link.waitingBytes > MOST_WAITING) await new Promise((resolve) => setTimeout(resolve, 20));
-      if (this.state === "file") this.link.send(piece);
+    try {
+      for (let at = 0; at < file.size; at += PIECE) {
+        const piece = await file.slice(at, at + PIECE).arrayBuffer();
+        while (this.link.waitingBytes > MOST_WAITING) await new Promise((resolve) => setTimeout(resolve, 20));
+        if (this.sending !== file) return; // cancelled, or refused
+        this.link.send(piece);
+      }
+    } catch (error) {
+      if (this.sending !== file) return;
+      this.link.send({ type: "stop" });
+      await this.fail(`${file.name} cannot be read: ${error.message}`); // a folder, or a file that was moved away
     }
   }
 
@@ -126,9 +141,12 @@ class VoiceTranscribe extends HTMLElement {
     this.part_.summary.textContent = "";
     this.part_.summary.hidden = false;
     say(this.part_.error, "");
+    if (!this.link.send({ type: "summarize" })) {
+      say(this.part_.error, GONE);
+      return;
+    }
     say(this.part_.status, "Summarizing …");
-    this.part_.summarize.disabled = true;
-    this.link.send({ type: "summarize" });
+    this.enter("summarizing");
   }
 
   take(message) {
@@ -155,6 +173,10 @@ class VoiceTranscribe extends HTMLElement {
         say(this.part_.status, "Trying again …");
         this.partial = null;
         break;
+      case "forms": // of what was heard until it was cancelled, or failed
+        this.forms = message;
+        this.enter(this.state);
+        break;
       case "transcribed":
         this.forms = message;
         this.settle(this.words ? "Done." : "Nobody spoke.");
@@ -175,10 +197,11 @@ class VoiceTranscribe extends HTMLElement {
     if (!this.partial) {
       this.partial = document.createElement("p");
       this.partial.className = "partial";
+      this.partial.dir = "auto";
+      this.partial.ariaLive = "off"; // read out once, when it is settled
       this.append_(this.partial);
     }
-    this.partial.textContent = text;
-    this.follow();
+    followed(this.part_.text, () => (this.partial.textContent = text));
   }
 
   showFinal({ text, start, end, metrics }) {
@@ -193,24 +216,22 @@ class VoiceTranscribe extends HTMLElement {
     const paragraph = document.createElement("p");
     const time = document.createElement("time");
     time.textContent = clock(start);
-    paragraph.append(time, text);
+    const words = document.createElement("span");
+    words.dir = "auto";
+    words.textContent = text;
+    paragraph.append(time, words);
     this.append_(paragraph);
-    this.follow();
   }
 
   append_(paragraph) {
     this.part_.hint.remove();
-    this.part_.text.append(paragraph);
-  }
-
-  follow() {
-    this.part_.text.scrollTop = this.part_.text.scrollHeight;
+    followed(this.part_.text, () => this.part_.text.append(paragraph));
   }
 
   clear() {
     this.forms = this.partial = null;
     this.words = false;
-    this.part_.text.replaceChildren();
+    this.part_.text.replaceChildren(this.part_.hint);
     this.part_.summary.hidden = true;
     this.part_.progress.hidden = true;
     this.part_.progress.value = 0;
@@ -220,12 +241,14 @@ class VoiceTranscribe extends HTMLElement {
 
   async fail(message) {
     await this.release();
-    this.settle(this.words ? "What was heard until then is kept below." : "Ready.");
+    this.part_.summary.hidden = !this.part_.summary.textContent;
+    this.settle(this.state !== "summarizing" && this.words ? "What was heard until then is kept below." : "Ready.");
     say(this.part_.error, message);
   }
 
   settle(status) {
     this.partial?.classList.remove("partial");
+    this.sending = null;
     this.release();
     this.enter("idle");
     this.part_.progress.hidden = true;
@@ -251,9 +274,10 @@ class VoiceTranscribe extends HTMLElement {
     this.part_.listen.disabled = !idle && state !== "listening";
     this.part_.listen.classList.toggle("recording", state === "listening");
     this.part_.choose.disabled = !idle;
-    this.part_.cancel.hidden = !["file", "finishing"].includes(state);
-    const saved = idle && this.forms && this.words;
-    for (const kind of [...Object.keys(TYPES), "summarize"]) this.part_[kind].disabled = !saved;
+    this.part_.cancel.hidden = !["file", "finishing", "summarizing"].includes(state);
+    const whole = this.forms && this.words;
+    for (const kind of Object.keys(TYPES)) this.part_[kind].disabled = !(whole && (idle || state === "summarizing"));
+    this.part_.summarize.disabled = !(whole && idle);
   }
 }
 
