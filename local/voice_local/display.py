@@ -56,7 +56,8 @@ class Step:
 
     def __rich__(self) -> Text:
         """Return what stands beside the spinner."""
-        return Text.assemble(f"{self._title:<{_TITLE_WIDTH}}", (f"{self.seconds:6.1f} s  {self._detail}", "dim"))
+        shown = f"{self.seconds:6.1f} s  {self._detail}"
+        return Text.assemble(f"{self._title:<{_TITLE_WIDTH}}", (shown, "dim"), no_wrap=True, overflow="ellipsis")
 
     @contextmanager
     def _told_now_and_then(self) -> Iterator[None]:
