@@ -78,24 +78,26 @@ def deployed_cloud(
         stage: the stage of this project to deploy.
         home: a home folder of its own, so that it is no part of the user's; None leaves it the user's, who then finds
             it with `voice local status`.
-        keep: leave it running after the block.
+        keep: leave it running after the block, as the user's own. Otherwise it ends with this process, however that
+            ends, but not by the same Ctrl-C: whoever runs the block may need it to clean up.
 
     Raises:
         AssertionError: it did not come up, or did not end in order; with the end of its log.
     """
     log = folder / "cloud.log"
     run_dir = folder / "run"
+    bound = [] if keep else ["--until-stdin-closes"]
     apart = {} if home is None else {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [VOICE, "local", "up", "--deploy", "--stage", stage, "--data-port", "0", "--run-dir", run_dir],
+            [VOICE, "local", "up", "--deploy", "--stage", stage, "--data-port", "0", "--run-dir", run_dir, *bound],
             cwd=ROOT,
             env={**os.environ, **apart},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if keep else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            start_new_session=keep,  # the Ctrl-C that ends the tests must not end it then
+            start_new_session=True,
         )
     code = None
     try:
@@ -127,8 +129,9 @@ def end(process: subprocess.Popen[str]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         code = process.wait(STOP_SECONDS)
-    assert process.stdout is not None
-    process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
     return code
 
 

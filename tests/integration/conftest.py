@@ -9,7 +9,7 @@ docs/integration.md has the options and what a run leaves behind.
 import os
 import shutil
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -22,11 +22,11 @@ from stacks.settings import load_settings, read_context
 from tests.e2e.deployed_cloud import ROOT, deployed_cloud
 from tests.integration.cost import cost_line
 from tests.integration.measuring import Measuring
-from tests.integration.stage import SERVICES, DeployedStage
+from tests.integration.stage import CDK_SECONDS, SERVICES, DeployedStage
 from voice_local.isolation import leading_elsewhere
 from voice_local.running_cloud import CloudDescription
 from voice_ops.errors import OpsError
-from voice_ops.live_config import StageNotDeployedError, live_config
+from voice_ops.live_config import ClientOf, LiveConfig, StageNotDeployedError, live_config
 
 PATIENCE = {"local": 60.0, "aws": 3600.0}
 """Seconds to wait for an endpoint that is still created or updated: a container here starts in seconds; on AWS a
@@ -63,13 +63,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
     began = datetime.now(UTC)
-    results = config.getoption("--results") or ROOT / "build" / "integration"
-    folder = results / f"{began:%Y-%m-%dT%H%M%SZ}-{target}-{stage}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _results_folder(config, f"{began:%Y-%m-%dT%H%M%SZ}-{target}-{stage}")
     slow = bool(config.getoption("--slow") or "slow" in config.option.markexpr)
     config.stash[_MEASURING] = Measuring(target, stage, slow, folder, began)
     if not config.option.xmlpath:
         config.option.xmlpath = str(folder / "junit.xml")
+
+
+def _results_folder(config: pytest.Config, name: str) -> Path:
+    """Make the folder of this run; of two that begin in one second, the other gets a name of its own."""
+    results: Path = config.getoption("--results") or ROOT / "build" / "integration"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        folder = results / name
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            folder = results / f"{name}-{os.getpid()}"
+            folder.mkdir()
+    except OSError as error:
+        raise pytest.UsageError(
+            f"the run's files cannot be written to {results} ({error.strerror}): --results DIR names another folder"
+        ) from error
+    return folder
 
 
 def _missing_account() -> str | None:
@@ -119,6 +135,9 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         kept,
         key=lambda item: (item.get_closest_marker("last") is not None, item.path.name != "test_endpoints.py"),
     )
+    for item in {*items[:1], *items[-1:]}:
+        # Its time is also that of the stage's coming up and going down, which nothing may cut short.
+        item.add_marker(pytest.mark.timeout(2 * CDK_SECONDS[target] + 600), append=False)
 
 
 def _destroys(config: pytest.Config) -> bool:
@@ -127,22 +146,20 @@ def _destroys(config: pytest.Config) -> bool:
         return False
     if config.getoption("--target") == "local" or config.getoption("--destroy"):
         return True
-    # With --deploy it deploys a stage that is not there; one that is there is somebody else's.
-    return bool(config.getoption("--deploy")) and not _is_there(config.getoption("--stage"))
+    try:
+        # With --deploy it deploys a stage that is not there; one that is there is somebody else's.
+        return bool(config.getoption("--deploy")) and not _there(config.getoption("--stage"), boto3.Session().client)
+    except OpsError:
+        return False  # what cannot be found out counts as there, so that nothing is destroyed
 
 
-def _is_there(stage: str) -> bool:
-    """Whether any stack of a stage exists; what cannot be found out counts as there, so that nothing is destroyed."""
-    client = boto3.Session().client
+def _there(stage: str, client: ClientOf) -> list[LiveConfig]:
+    """Return what is deployed of a stage: both voices, one that is left of them, or nothing."""
     found = []
     for service in SERVICES:
-        try:
+        with suppress(StageNotDeployedError):
             found.append(live_config(stage, service, client))
-        except StageNotDeployedError:
-            continue
-        except OpsError:
-            return True
-    return bool(found)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -178,6 +195,9 @@ def stage(request: pytest.FixtureRequest, measuring: Measuring) -> Iterator[Depl
 @contextmanager
 def _on_local_cloud(stage: DeployedStage, config: pytest.Config, measuring: Measuring) -> Iterator[DeployedStage]:
     keep = config.getoption("--keep")
+    _say(
+        config, f"deploying stage {stage.stage} to a local cloud; {measuring.folder / 'cloud.log'} tells how far it is"
+    )
     with (
         deployed_cloud(measuring.folder, stage=stage.stage, keep=keep) as cloud,
         pytest.MonkeyPatch.context() as environment,
@@ -197,19 +217,43 @@ def _on_local_cloud(stage: DeployedStage, config: pytest.Config, measuring: Meas
 @contextmanager
 def _on_aws(stage: DeployedStage, config: pytest.Config, measuring: Measuring) -> Iterator[DeployedStage]:
     log = measuring.folder / "cdk.log"
+    there = _there(stage.stage, stage.client)
+    paused = [voice.endpoint for voice in there if voice.paused]
+    assert not paused, f"stage {stage.stage} is paused: npx cdk deploy --all -c stage={stage.stage} brings it back"
+    if not there and not config.getoption("--deploy"):
+        raise StageNotDeployedError(
+            f"stage {stage.stage} is not deployed in {stage.region}: make deploy STAGE={stage.stage}, name another "
+            "stage or region (STAGE, AWS_REGION), or let the suite deploy it and destroy it again (DEPLOY=1)"
+        )
+    # From its first moment: a deploy that fails or is interrupted leaves what costs money by the hour, too.
+    stage.created = not there
     try:
-        paused = [service for service in SERVICES if live_config(stage.stage, service, stage.client).paused]
-        assert not paused, f"stage {stage.stage} is paused: npx cdk deploy --all -c stage={stage.stage} brings it back"
-    except StageNotDeployedError as error:
-        if not config.getoption("--deploy"):
-            raise StageNotDeployedError(f"{error}; or let the suite deploy it (DEPLOY=1)") from error
-        stage.deploy(log)
-    try:
+        if stage.created:
+            _say(config, f"deploying stage {stage.stage}; {log} tells how far it is")
+            stage.deploy(log)
         yield stage
     finally:
-        # Also after Ctrl-C: what this run deployed costs money by the hour.
         if stage.created and not stage.destroyed and not config.getoption("--keep"):
-            stage.destroy(log)
+            _say(config, f"destroying stage {stage.stage}, which this run deployed; {log} tells how far it is")
+            try:
+                stage.destroy(log)
+            finally:
+                if not stage.destroyed:
+                    _say(config, _still_there(stage.stage))
+
+
+def _say(config: pytest.Config, line: str) -> None:
+    """Show a line now, as what it tells of takes long, though pytest keeps back what tests print."""
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    capturing = config.pluginmanager.getplugin("capturemanager")
+    if terminal is not None:
+        with capturing.global_and_fixture_disabled() if capturing is not None else nullcontext():
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
+
+def _still_there(stage: str) -> str:
+    return f"stage {stage} is still there and costs money by the hour: make destroy STAGE={stage}"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -237,20 +281,26 @@ def pytest_runtest_makereport(
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     measuring = session.config.stash.get(_MEASURING, None)
-    if measuring is not None and measuring.tests:
-        measuring.report(failed=exitstatus != pytest.ExitCode.OK).write(measuring.folder)
+    if measuring is None:
+        return
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        measuring.report("interrupted").write(measuring.folder)
+    elif measuring.tests:
+        measuring.report("passed" if exitstatus == pytest.ExitCode.OK else "failed").write(measuring.folder)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     measuring = config.stash.get(_MEASURING, None)
-    if measuring is None or not measuring.tests:
+    if measuring is None:
         return
-    terminalreporter.section("measured")
-    for name, figure in sorted(measuring.report(failed=False).figures.items()):
-        terminalreporter.line(
-            f"{name:28} {figure.unit:6} {figure.count:4} values   p50 {figure.p50:10.3f}   p95 {figure.p95:10.3f}"
-        )
-    terminalreporter.line(f"report: {measuring.folder}/report.md")
+    if figures := measuring.figures():
+        terminalreporter.section("measured")
+        for name, figure in sorted(figures.items()):
+            terminalreporter.line(
+                f"{name:28} {figure.unit:6} {figure.count:4} values   p50 {figure.p50:10.3f}   p95 {figure.p95:10.3f}"
+            )
+    if (report := measuring.folder / "report.md").exists():
+        terminalreporter.line(f"report: {report}")
     if config.getoption("--keep"):
         terminalreporter.line(_how_to_end(config))
 
@@ -258,4 +308,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def _how_to_end(config: pytest.Config) -> str:
     if config.getoption("--target") == "local":
         return "the local cloud runs on (KEEP=1): `voice local env` leads to it, `voice local down` ends it"
-    return f"stage {config.getoption('--stage')} is kept and costs money by the hour: make destroy STAGE=..."
+    return _still_there(config.getoption("--stage"))

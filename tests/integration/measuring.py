@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.integration.report import EndpointFacts, Figure, IntegrationReport, TestOutcome, Unit, Versions
+from tests.integration.report import EndpointFacts, Figure, IntegrationReport, RunOutcome, TestOutcome, Unit, Versions
 from voice_client.session import HearingMetrics
 
 PACKAGES = ("sagemaker-voice", "aws-sdk-sagemaker-runtime-http2", "smithy-core", "smithy-http", "h2", "awscrt", "boto3")
@@ -69,7 +69,11 @@ class Measuring:
         short = message.strip()[:MESSAGE_CHARACTERS] or None
         self.tests[name] = TestOutcome(name=name, outcome=kind, seconds=round(total, 3), message=short)
 
-    def report(self, *, failed: bool) -> IntegrationReport:
+    def figures(self) -> dict[str, Figure]:
+        """Return what was measured so far, by name."""
+        return {name: Figure.of(unit, values) for name, (unit, values) in self._figures.items()}
+
+    def report(self, outcome: RunOutcome) -> IntegrationReport:
         """Return the report of what was noted so far."""
         return IntegrationReport(
             date=self.began,
@@ -77,12 +81,12 @@ class Measuring:
             stage=self.stage,
             region=self.region,
             endpoint_url=self.endpoint_url,
-            outcome="failed" if failed else "passed",
+            outcome=outcome,
             seconds=round(time.monotonic() - self._clock, 1),
             slow=self.slow,
             versions=versions(),
             endpoints=self.endpoints,
-            figures={name: Figure.of(unit, values) for name, (unit, values) in self._figures.items()},
+            figures=self.figures(),
             tests=list(self.tests.values()),
         )
 

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Unit = Literal["ms", "ratio", "s", "dBFS", "count"]
 
+RunOutcome = Literal["passed", "failed", "interrupted"]
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -89,7 +91,7 @@ class IntegrationReport(_Part):
     stage: str
     region: str | None
     endpoint_url: str | None = Field(description="where AWS's APIs were led to instead of AWS; null on AWS itself")
-    outcome: Literal["passed", "failed"]
+    outcome: RunOutcome = Field(description="interrupted: ended by Ctrl-C before all tests were run")
     seconds: Annotated[float, Field(ge=0)]
     slow: bool = Field(description="whether the slow tests were run too")
     versions: Versions
@@ -115,6 +117,8 @@ class IntegrationReport(_Part):
             f"{count['failed']} failed, {count['skipped']} skipped; slow tests "
             f"{'included' if self.slow else 'left out'}."
         )
+        if self.outcome == "interrupted":
+            yield "Ended by Ctrl-C: what is not counted was not run."
         yield from self._failures()
         yield from self._figure_table()
         yield from self._endpoint_table()

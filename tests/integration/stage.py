@@ -57,7 +57,7 @@ class DeployedStage:
     cdk_app: Path | None = None
     """Synthesized templates to destroy by; None synthesizes them."""
     created: bool = False
-    """Whether this run deployed it."""
+    """Whether this run deployed it, or began to."""
     destroyed: bool = False
     _client: ClientOf | None = field(default=None, repr=False)
 
@@ -246,7 +246,6 @@ class DeployedStage:
     def deploy(self, log: Path) -> None:
         """Run `cdk deploy --all`."""
         self._cdk(["deploy", "--all", "--require-approval", "never"], log)
-        self.created = True
 
     def destroy(self, log: Path) -> tuple[StageImage, ...]:
         """Run `cdk destroy` on the stage's stacks but that of staged weights, which outlive their endpoints.

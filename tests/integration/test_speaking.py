@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 import wave
 
 import pytest
@@ -60,7 +61,10 @@ async def test_the_voice_speaks_and_the_ear_reads_it_back(stage: DeployedStage, 
         async with Synthesizer.connect(stage=stage.stage) as voice:
             spoken = await within(CONVERSATION_SECONDS, speak(voice, sentence, measuring))
     spoken.save(path)
-    shutil.copyfile(path, ROOT / VALIDATION_OUTPUT)
+    try:
+        shutil.copyfile(path, ROOT / VALIDATION_OUTPUT)
+    except OSError as error:  # says nothing about the voice
+        warnings.warn(f"{VALIDATION_OUTPUT} is only in {path.parent}: {error}", stacklevel=1)
 
     with wave.open(str(path)) as wav:
         assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (SPEECH_RATE_HZ, 1, 2)

@@ -43,7 +43,7 @@ def test_the_schema_is_the_one_that_is_written_down() -> None:
 
 
 def test_a_report_fulfils_its_schema_and_can_be_read_again(tmp_path: Path) -> None:
-    report = measured(tmp_path).report(failed=True)
+    report = measured(tmp_path).report("failed")
     report.write(tmp_path)
 
     written = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
@@ -53,7 +53,7 @@ def test_a_report_fulfils_its_schema_and_can_be_read_again(tmp_path: Path) -> No
 
 
 def test_a_figure_has_every_value_and_its_percentiles_by_nearest_rank(tmp_path: Path) -> None:
-    figures = measured(tmp_path).report(failed=False).figures
+    figures = measured(tmp_path).report("passed").figures
 
     assert figures["stt.first_partial"].values == [300.0, 100.0, 200.0]
     assert (figures["stt.first_partial"].count, figures["stt.first_partial"].p50) == (3, 200.0)
@@ -67,13 +67,13 @@ def test_a_figure_without_a_value_cannot_be(tmp_path: Path) -> None:
     measuring = measured(tmp_path)
     measuring.add("stt.nothing", "ms", None)
 
-    assert "stt.nothing" not in measuring.report(failed=False).figures
+    assert "stt.nothing" not in measuring.report("passed").figures
     with pytest.raises((IndexError, ValueError)):
         Figure.of("ms", [])
 
 
 def test_a_failure_stays_a_failure_and_the_summary_names_it(tmp_path: Path) -> None:
-    report = measured(tmp_path).report(failed=True)
+    report = measured(tmp_path).report("failed")
     text = "\n".join(report.markdown())
 
     assert [test.outcome for test in report.tests] == ["passed", "failed"]
@@ -84,8 +84,15 @@ def test_a_failure_stays_a_failure_and_the_summary_names_it(tmp_path: Path) -> N
     assert "no figure here is the real models'" in text
 
 
+def test_a_run_that_was_interrupted_is_no_failure_and_says_so(tmp_path: Path) -> None:
+    text = "\n".join(measured(tmp_path).report("interrupted").markdown())
+
+    assert text.startswith("# Integration of stage dev on the local cloud: interrupted")
+    assert "what is not counted was not run" in text
+
+
 def test_it_says_which_code_was_tested(tmp_path: Path) -> None:
-    versions = measured(tmp_path).report(failed=False).versions
+    versions = measured(tmp_path).report("passed").versions
 
     assert {"sagemaker-voice", "aws-sdk-sagemaker-runtime-http2", "boto3"} <= set(versions.packages)
     assert versions.commit is None or len(versions.commit.partition("+")[0]) == 40
