@@ -1,5 +1,6 @@
 """A small hub on loopback: the listing, files behind a redirect to another origin, ranges, and faults on demand."""
 
+import gzip
 import hashlib
 import json
 import re
@@ -28,6 +29,16 @@ class Faults:
     """So many of the next answers are 503."""
     no_ranges: bool = False
     """Every answer is the whole file."""
+    shorter: Counter[str] = field(default_factory=Counter)
+    """Storage holds so many bytes less than the hub lists: 416 for what lies beyond."""
+    compressed: bool = False
+    """Storage answers with gzip, whatever it was asked for."""
+    in_a_circle: bool = False
+    """Storage sends whoever comes back to itself."""
+    listing: bytes | None = None
+    """What the hub says instead of its list of files."""
+    asks_to_wait: list[int] = field(default_factory=list)
+    """The next answers of the hub are 429, with so many seconds to wait."""
 
 
 class HubServer:
@@ -58,10 +69,13 @@ class HubServer:
             server.server_close()
 
     def _answer_hub(self, request: BaseHTTPRequestHandler) -> None:
-        if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
+        if self.faults.asks_to_wait:
+            _send(request, 429, b"too many", {"Retry-After": str(self.faults.asks_to_wait.pop(0))})
+        elif self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             _send(request, 401, b"gated")
         elif re.fullmatch(rf"/api/models/{self.model}/revision/(main|{self.commit})\?blobs=true", request.path):
-            _send(request, 200, json.dumps(self._listing()).encode())
+            told = self.faults.listing
+            _send(request, 200, json.dumps(self._listing()).encode() if told is None else told)
         elif request.path.startswith(root := f"/{self.model}/resolve/{self.commit}/"):
             request.send_response(302)
             request.send_header("Location", f"http://127.0.0.1:{self._storage.server_port}/{request.path[len(root) :]}")
@@ -92,8 +106,17 @@ class HubServer:
             self.faults.unavailable[path] -= 1
             _send(request, 503, b"slow down")
             return
-        content = self.files[path]
+        if self.faults.in_a_circle:
+            _send(request, 302, b"", {"Location": request.path})
+            return
+        if self.faults.compressed:
+            _send(request, 200, gzip.compress(self.files[path]), {"Content-Encoding": "gzip"})
+            return
+        content = self.files[path][: len(self.files[path]) - self.faults.shorter[path]]
         begin = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and not self.faults.no_ranges else 0
+        if begin and begin >= len(content):
+            _send(request, 416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            return
         body = bytearray(content[begin:])
         cuts = self.faults.cut_after.get(path, [])
         if self.faults.corrupt[path] and not cuts:
@@ -125,8 +148,10 @@ def _serve(answer: Any) -> ThreadingHTTPServer:
     return server
 
 
-def _send(request: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+def _send(request: BaseHTTPRequestHandler, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
     request.send_response(status)
+    for name, value in (headers or {}).items():
+        request.send_header(name, value)
     request.send_header("Content-Length", str(len(body)))
     request.end_headers()
     request.wfile.write(body)

@@ -51,6 +51,7 @@ def main(environment: Mapping[str, str]) -> int:
 
 
 def _failed(environment: Mapping[str, str], reason: str) -> int:
+    reason = " ".join(reason.split())  # whoever follows the log knows the end by one line
     say(f"failed: {reason}")
     _tell(environment, reason)
     return 1

@@ -225,6 +225,8 @@ class Hub:
             return HubError(f"{what}: the hub refuses with {error.code}; {how}.")
         if error.code == 404:
             return HubError(f"{what}: there is no such model, revision or file on {self._url} (404).")
+        if 300 <= error.code < 400:
+            return HubError(f"{what}: the hub redirects in a circle, or too often ({error.code}).")
         return HubError(f"{what}: the hub answers {error.code} {error.reason}.")
 
     def _pause(self, attempt: int, asked: float) -> None:
