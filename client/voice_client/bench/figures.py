@@ -25,8 +25,9 @@ left at the end, the more the longer it was spoken to, while one that can has on
 SURE_ERRORS = 2.0
 """Standard errors by which a stream must be over `BEHIND_LIMIT` before that is held against the server."""
 
-FEWEST_LENGTHS = 8
-"""Utterances, and of at least two lengths, below which it is not judged whether a stream falls behind."""
+FEWEST_UTTERANCES = 8
+"""Utterances of a step below which its streams never count as kept: a minute of one stream gives about twelve. Each
+stream must have begun one as well; whether streams fall behind also takes recordings of at least two lengths."""
 
 PERCENTILE_NEEDS = {"p95": 20, "p99": 100}
 """Utterances below which a percentile is no more than the slowest of them."""
@@ -74,13 +75,19 @@ class Behind:
         """Whether the server does not keep up, as far as that can be told from the utterances."""
         return self.per_second - SURE_ERRORS * self.error > BEHIND_LIMIT
 
+    @property
+    def suspected(self) -> bool:
+        """Whether the line is steeper than allowed, proven or not."""
+        return self.per_second > BEHIND_LIMIT
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether the streams of a step were kept, and what spoke against it."""
 
     kept: bool | None
-    """None when the client was saturated, or that is not known: then nothing can be said of the server."""
+    """None when that cannot be told: the client was saturated, or there are too few utterances. What went wrong in a
+    few utterances went wrong; that nothing did is a claim that takes more of them."""
     reasons: tuple[str, ...]
 
 
@@ -173,6 +180,7 @@ def _figures(
         error_share=failed / len(samples),
         client_told=client is not None,
         saturated=saturated,
+        missing=_missing(step, samples, good, behind, words),
     )
     return StepFigures(
         streams=step.streams,
@@ -204,7 +212,7 @@ def _behind(good: Sequence[Sample]) -> Behind | None:
     delays = np.array([sample.measures["finalization_ms"] / 1000 for sample in heard])
     # What was said, not what was answered: in `talk` the audio of a sample is both.
     lengths = np.array([sample.spoken_seconds for sample in heard])
-    if len(heard) < FEWEST_LENGTHS or np.ptp(lengths) < 0.1 * lengths.max():
+    if len(heard) < FEWEST_UTTERANCES or np.ptp(lengths) < 0.1 * lengths.max():
         return None
     away = lengths - lengths.mean()
     slope = float((away * delays).sum() / (away**2).sum())
@@ -278,7 +286,9 @@ def _verdict(
     error_share: float,
     client_told: bool,
     saturated: bool,
+    missing: str | None,
 ) -> Verdict:
+    """Judge a step; `missing` is what it would take to call its streams kept when nothing speaks against it."""
     reasons = []
     if error_share > ERROR_LIMIT:
         reasons.append(f"{error_share:.1%} failed")
@@ -294,7 +304,36 @@ def _verdict(
         return Verdict(None, ("the client was too slow to tell", *reasons))
     if not client_told:
         return Verdict(None, ("broken off, so that the client's own load is not known", *reasons))
-    return Verdict(not reasons, tuple(reasons))
+    if reasons:
+        return Verdict(False, tuple(reasons))
+    return Verdict(True, ()) if missing is None else Verdict(None, (missing,))
+
+
+def _missing(
+    step: StepMeasured,
+    samples: Sequence[Sample],
+    good: Sequence[Sample],
+    behind: Behind | None,
+    words: WordErrorRate | None,
+) -> str | None:
+    """Return what is missing before streams can be called kept; None when it is all there."""
+    if len(samples) < FEWEST_UTTERANCES:
+        return f"too few utterances to tell ({len(samples)}; it takes {FEWEST_UTTERANCES}): a longer --duration helps"
+    began = len({sample.caller for sample in samples})
+    if step.calls_per_second is None and began < step.streams:
+        return f"only {began} of {step.streams} streams began an utterance: a longer --duration helps"
+    if not any("finalization_ms" in sample.measures for sample in good):
+        return None  # speaking: nothing more is judged
+    if behind is None:
+        return "recordings of one length do not show whether streams fall behind: take some of other lengths"
+    if behind.suspected:
+        return (
+            f"may fall behind ({behind.per_second:.2f} s for each second of speech, give or take "
+            f"{SURE_ERRORS * behind.error:.2f}): a longer --duration tells"
+        )
+    if words is None or words.drift is None:
+        return "no recording was heard in the smallest step too, so the drift of the word errors is not known"
+    return None
 
 
 def _rounded(value: Any) -> Any:

@@ -99,17 +99,20 @@ class StepLoad:
         await _until(step.starts_at + step.ramp * caller / step.streams)
         failures, turn = 0, 0
         while True:
-            began = asyncio.get_running_loop().time()
+            item = (caller + turn) % self._items
+            began = self._begins(caller, item)
             try:
                 async with self._make() as streams:
                     while True:
-                        went_well = await self._utterance(streams, caller, (caller + turn) % self._items)
+                        went_well = await self._utterance(streams, caller, item, began)
                         turn += 1
                         failures = 0 if went_well else failures + 1
                         if failures:
                             await asyncio.sleep(Retry().wait(failures))
+                        item = (caller + turn) % self._items
+                        began = self._begins(caller, item)
             except VoiceError as error:  # from opening
-                self._failed(caller, (caller + turn) % self._items, began, error)
+                self._failed(caller, item, began, error)
                 failures += 1
             await asyncio.sleep(Retry().wait(failures))
 
@@ -126,62 +129,59 @@ class StepLoad:
                 due += draws.expovariate(calls_per_second)
                 await _until(due)
                 number += step.streams  # a number no other process gives
+                item = draws.randrange(self._items)
+                # From when it was due: a client or an endpoint that is late must not make the calls look shorter.
+                began = self._begins(number, item, due)
                 if len(calls) >= most:
-                    error = TooManyOpenCallsError(f"{most} calls are under way already")
-                    self._failed(number, number % self._items, due, error)
+                    self._failed(number, item, began, TooManyOpenCallsError(f"{most} calls are under way already"))
                     continue
-                task = group.create_task(self._one_call(number, draws.randrange(self._items)))
+                task = group.create_task(self._one_call(number, item, began))
                 calls.add(task)
                 task.add_done_callback(calls.discard)
 
-    async def _one_call(self, number: int, item: int) -> None:
-        began = asyncio.get_running_loop().time()
+    async def _one_call(self, number: int, item: int, began: float) -> None:
         try:
             async with self._make() as streams:
-                await self._utterance(streams, number, item)
+                await self._utterance(streams, number, item, began)
         except VoiceError as error:
             self._failed(number, item, began, error)
 
-    async def _utterance(self, streams: Caller, caller: int, item: int) -> bool:
+    async def _utterance(self, streams: Caller, caller: int, item: int, began: float) -> bool:
         """Play one utterance and give out its sample; returns whether it went well."""
-        loop = asyncio.get_running_loop()
         step = self._step
-        began = loop.time()
-        measured = step.window_from <= began < step.window_to
-        if measured:
-            self._begins(caller, item, began)
         try:
             outcome = await streams.call(item)
         except VoiceError as error:
-            given_up = measured and not self._ends(caller)
-            if not given_up:
-                self._failed(caller, item, began, error, sent=streams.trace.sent_bytes)
+            self._failed(caller, item, began, error, sent=streams.trace.sent_bytes)
             return False
-        given_up = measured and not self._ends(caller)
-        if not given_up:
-            self._emit(
-                Sample(
-                    streams=step.streams,
-                    caller=caller,
-                    item=item,
-                    began=began - step.window_from,
-                    elapsed=loop.time() - began,
-                    measured=measured,
-                    audio_seconds=outcome.audio_seconds,
-                    spoken_seconds=outcome.spoken_seconds,
-                    measures=outcome.measures,
-                    word_errors=outcome.words.errors if outcome.words is not None else None,
-                    words=outcome.words.words if outcome.words is not None else None,
-                    underruns=outcome.underruns,
-                    sent_bytes=streams.trace.sent_bytes,
-                    received_bytes=streams.trace.received_bytes,
-                )
+        if not self._counts(caller, began):
+            return True
+        measured = self._in_window(began)
+        self._emit(
+            Sample(
+                streams=step.streams,
+                caller=caller,
+                item=item,
+                began=began - step.window_from,
+                elapsed=asyncio.get_running_loop().time() - began,
+                measured=measured,
+                audio_seconds=outcome.audio_seconds,
+                spoken_seconds=outcome.spoken_seconds,
+                measures=outcome.measures,
+                word_errors=outcome.words.errors if outcome.words is not None else None,
+                words=outcome.words.words if outcome.words is not None else None,
+                underruns=outcome.underruns,
+                sent_bytes=streams.trace.sent_bytes,
+                received_bytes=streams.trace.received_bytes,
             )
-            if measured and self.timeline is None:
-                self.timeline = Timeline(step.streams, self._kind, sorted(streams.trace.points))
+        )
+        if measured and self.timeline is None:
+            self.timeline = Timeline(step.streams, self._kind, sorted(streams.trace.points))
         return True
 
     def _failed(self, caller: int, item: int, began: float, error: VoiceError, *, sent: int = 0) -> None:
+        if not self._counts(caller, began):
+            return
         step = self._step
         kind, message = described(error)
         self._emit(
@@ -191,29 +191,36 @@ class StepLoad:
                 item=item,
                 began=began - step.window_from,
                 elapsed=asyncio.get_running_loop().time() - began,
-                measured=step.window_from <= began < step.window_to,
+                measured=self._in_window(began),
                 sent_bytes=sent,
                 error=kind,
                 message=message,
             )
         )
 
-    def _begins(self, caller: int, item: int, began: float) -> None:
-        self._under_way[caller] = (item, began)
-        self._nothing_under_way.clear()
+    def _in_window(self, began: float) -> bool:
+        return self._step.window_from <= began < self._step.window_to
 
-    def _ends(self, caller: int) -> bool:
-        """Take an utterance out of those under way; False when it was given up already."""
+    def _begins(self, caller: int, item: int, began: float | None = None) -> float:
+        """Note that an utterance begins, the opening of its stream included; returns when (None: now)."""
+        if began is None:
+            began = asyncio.get_running_loop().time()
+        if self._in_window(began):
+            self._under_way[caller] = (item, began)
+            self._nothing_under_way.clear()
+        return began
+
+    def _counts(self, caller: int, began: float) -> bool:
+        """Note that an utterance is over; False when it was given up, and counted, before."""
         known = self._under_way.pop(caller, None) is not None
         if not self._under_way:
             self._nothing_under_way.set()
-        return known
+        return known or not self._in_window(began)
 
     def _give_up(self, now: float) -> None:
         for caller, (item, began) in list(self._under_way.items()):
             error = NotFinishedError(f"an utterance was not over {now - self._step.window_to:.0f} s after the window")
             self._failed(caller, item, began, error)
-        self._under_way.clear()
 
 
 class NotFinishedError(VoiceError):

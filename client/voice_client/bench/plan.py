@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self
 
 from voice_client.errors import BadInputError
+from voice_client.session import TranscriberSettings
 
 type Kind = Literal["stt", "tts", "talk"]
 """What callers do: have recordings heard, have texts spoken, or one after the other in turns."""
@@ -29,8 +30,14 @@ CHARACTERS_PER_SECOND = 15.0
 """Speed of speech that turns the length of a text into how long it keeps a stream busy (open loop only)."""
 
 SHORTEST_DURATION = 1.0
+LONGEST_SECONDS = 24 * 3600.0
+"""Of a step's ramp, warm-up and measured part, each: a day. More is a wrong number."""
+
 MOST_STREAMS = 2000
 """More is a wrong number: SageMaker's own limits of concurrent streams lie far below."""
+
+MOST_PROCESSES = 64
+"""Each takes some 100 MB; with `STREAMS_PER_PROCESS` each, so many play `MOST_STREAMS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +91,22 @@ class BenchPlan:
         problems = []
         if not self.concurrency:
             problems.append("no number of streams is given")
-        if any(not 1 <= count <= MOST_STREAMS for count in self.concurrency):
-            problems.append(f"a number of streams is 1 to {MOST_STREAMS}")
+        if wrong := [str(count) for count in self.concurrency if not 1 <= count <= MOST_STREAMS]:
+            problems.append(f"a number of streams is 1 to {MOST_STREAMS}, not {', '.join(wrong)}")
         if len(set(self.concurrency)) != len(self.concurrency):
             problems.append("a number of streams is given twice")
-        if not self.duration >= SHORTEST_DURATION:
-            problems.append(f"the duration is at least {SHORTEST_DURATION:g} s")
-        problems += [f"{name} is 0 or more seconds" for name in ("warm_up", "ramp") if not getattr(self, name) >= 0]
-        if self.processes is not None and self.processes < 1:
-            problems.append("at least one process is needed")
+        least = {"duration": SHORTEST_DURATION, "warm_up": 0.0, "ramp": 0.0}
+        problems += [
+            f"--{name.replace('_', '-')} is {shortest:g} to {LONGEST_SECONDS:g} seconds"
+            for name, shortest in least.items()
+            if not shortest <= getattr(self, name) <= LONGEST_SECONDS
+        ]
+        if self.processes is not None and not 1 <= self.processes <= MOST_PROCESSES:
+            problems.append(f"--processes is 1 to {MOST_PROCESSES}")
+        try:
+            TranscriberSettings(chunk_bytes=self.chunk_bytes)
+        except BadInputError as error:
+            problems.append(f"--chunk-bytes: {error.message}")
         if self.place.stage is not None and self.place.endpoint is not None:
             problems.append("--stage and --endpoint exclude each other")
         if (self.kind == "talk") and (self.place.endpoint is None) != (self.place.speaking_endpoint is None):

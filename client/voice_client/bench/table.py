@@ -19,6 +19,9 @@ _SHOWN = {
 }
 """Measures that have a column; the others are in the JSON and on the page."""
 
+NONE_SEEN_CHANCE = 0.05
+"""Chance of seeing no failure in a step when as many fail as its line says: 95 % confidence."""
+
 WIDE = 200
 """Columns of the table where the output is no terminal: nothing is cut off."""
 
@@ -137,17 +140,28 @@ def _notes(report: Report, console: Console) -> None:
 
 def kept_sentence(report: Report) -> str:
     """Return how many streams were kept, in a sentence."""
-    most, largest = report.document["most_streams"], report.steps[-1].streams
+    most = report.document["most_streams"]
     streams = f"{most} stream{' is' if most == 1 else 's are'}"
     if any(step.client_saturated for step in report.steps):
         known = f"{streams} known to be kept" if most is not None else "How many streams are kept is not known"
         return f"{known}: the client was saturated. Use more --processes, or a machine that does nothing else"
-    if any(step.verdict.kept is None for step in report.steps):
-        return f"{streams} known to be kept" if most is not None else "How many streams are kept is not known"
     if most is None:
-        smallest = report.steps[0].streams
-        return f"Not even {smallest} stream{' is' if smallest == 1 else 's are'} kept"
-    return f"{streams} kept; the limit lies above" if most == largest else f"{streams} kept"
+        smallest = report.steps[0]
+        if smallest.verdict.kept is None:
+            return "How many streams are kept is not known"
+        return f"Not even {smallest.streams} stream{' is' if smallest.streams == 1 else 's are'} kept"
+    kept, *above = (step for step in report.steps if step.streams >= most)
+    known = " known to be" if above and above[0].verdict.kept is None else ""
+    limit = "" if above else "; the limit lies above"
+    return f"{streams}{known} kept{limit} ({_evidence(kept)})"
+
+
+def _evidence(step: StepFigures) -> str:
+    """Return how many utterances stand behind a claim, and what they prove of failures when none was seen."""
+    if step.failed:
+        return f"{step.utterances} utterances, {step.failed} failed"
+    unseen = 1 - NONE_SEEN_CHANCE ** (1 / step.utterances)
+    return f"{step.utterances} utterances, none failed: at most {unseen:.1%} do"
 
 
 def reasons(steps: Sequence[StepFigures]) -> list[str]:

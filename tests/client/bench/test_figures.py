@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,8 +34,22 @@ def heard(item: int = 0, *, streams: int = 1, final_ms: float = 300.0, seconds: 
     return Sample(**values | more)
 
 
-def spoken(*, rtf: float = 0.5, underruns: int = 0, streams: int = 1) -> Sample:
-    return heard(streams=streams, spoken_seconds=0.0, measures={"rtf": rtf}, underruns=underruns)
+def spoken(*, rtf: float = 0.5, underruns: int = 0, streams: int = 1, caller: int = 0) -> Sample:
+    return heard(streams=streams, caller=caller, spoken_seconds=0.0, measures={"rtf": rtf}, underruns=underruns)
+
+
+def steady(count: int, *, jitter: float = 1.0, slope: float = 0.0) -> list[Sample]:
+    """Return utterances of five lengths, late by 2.5 s, and by `slope` milliseconds for each second of speech."""
+    return [
+        heard(
+            number % 5,
+            seconds=2.0 + number % 5,
+            final_ms=2500.0 + slope * (number % 5) + jitter * ((number * 7) % 3 - 1),
+            word_errors=0,
+            words=9,
+        )
+        for number in range(count)
+    ]
 
 
 def measured(samples: list[Sample], *, own: OwnLoad = IDLE, rate: float | None = None) -> StepMeasured:
@@ -96,14 +110,35 @@ def test_what_a_server_is_behind_grows_with_the_speech() -> None:
 
 
 def test_a_long_but_steady_delay_is_not_falling_behind() -> None:
-    steady = [heard(final_ms=2500.0 + number % 3, seconds=2.0 + number % 5) for number in range(20)]
-    assert one(steady).verdict.kept is True
+    assert one(steady(20)).verdict.kept is True
 
 
 def test_a_few_utterances_prove_nothing_about_falling_behind() -> None:
     noisy = [heard(final_ms=delay, seconds=seconds) for delay, seconds in ((200.0, 0.8), (400.0, 1.0), (300.0, 1.2))]
     assert one(noisy).behind is None
-    assert one(noisy).verdict.kept is True
+    assert one(noisy).verdict.kept is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        (lambda: steady(7), "too few utterances to tell (7; it takes 8)"),
+        (lambda: [spoken()] * 7, "too few utterances to tell (7; it takes 8)"),
+        (lambda: [spoken(streams=4)] * 20, "only 1 of 4 streams began an utterance"),
+        (lambda: [heard(word_errors=0, words=9)] * 20, "recordings of one length"),
+        (lambda: steady(10, jitter=800.0, slope=200.0), "may fall behind (0."),
+    ],
+)
+def test_kept_is_claimed_only_where_enough_was_seen(samples: Callable[[], list[Sample]], reason: str) -> None:
+    """Nothing speaks against these, and not enough speaks for them."""
+    found = one(samples())
+    assert found.verdict.kept is None
+    assert reason in found.verdict.reasons[0]
+    assert most_streams([found]) is None
+
+
+def test_what_went_wrong_in_a_few_utterances_went_wrong() -> None:
+    assert one([heard(error="Throttled", measures={})] * 2).verdict.kept is False
 
 
 @pytest.mark.parametrize(
@@ -123,10 +158,10 @@ def test_why_streams_are_not_kept(samples: list[Sample], reason: str) -> None:
 def test_the_most_streams_are_those_below_which_all_are_kept() -> None:
     steps = figures(
         [
-            measured([spoken(streams=1)]),
-            measured([spoken(streams=4)]),
+            measured([spoken(streams=1)] * 8),
+            measured([spoken(streams=4, caller=caller % 4) for caller in range(8)]),
             measured([spoken(streams=8, rtf=1.5)]),
-            measured([spoken(streams=16)]),
+            measured([spoken(streams=16, caller=caller) for caller in range(16)]),
         ],
         dollars_per_hour=None,
     )
@@ -200,6 +235,45 @@ async def test_a_saturated_client_is_flagged_and_nothing_is_said_of_the_server()
     assert found.verdict.kept is None
     assert "client was too slow" in found.verdict.reasons[0]
     assert most_streams([found]) is None
+
+
+class Quick:
+    """A caller that is answered at once."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+
+    async def call(self, item: int) -> Outcome:
+        self.trace.begin()
+        await asyncio.sleep(0.02)
+        return Outcome(1.0, 0.0, {"rtf": 0.1}, underruns=0)
+
+
+@pytest.mark.parametrize("calls_per_second", [None, 20.0])
+async def test_a_call_counts_from_when_it_was_due_however_long_its_stream_takes_to_open(
+    calls_per_second: float | None,
+) -> None:
+    """Callers that come while the endpoint takes nobody are waited for: left out, they would make it look quick."""
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Quick]:
+        await asyncio.sleep(0.8)
+        yield Quick()
+
+    loop = asyncio.get_running_loop()
+    samples: list[Sample] = []
+    now, stop = loop.time(), asyncio.Event()
+    window = {"starts_at": now, "ramp": 0.0, "window_from": now, "window_to": now + 0.5}
+    part = Step(4, (0, 1, 2, 3), calls_per_second=calls_per_second, seed=1, **window)
+    load = StepLoad(part, make, items=1, kind="tts", emit=samples.append)
+    async with asyncio.timeout(30):
+        await load.run(lambda _: stop.set(), stop)
+
+    counted = [sample for sample in samples if sample.measured]
+    if calls_per_second is None:
+        assert {sample.caller for sample in counted} == {0, 1, 2, 3}
+    assert len(counted) >= 4
+    assert all(sample.began < 0.5 and sample.elapsed >= 0.8 for sample in counted)
 
 
 async def test_a_stall_counts_for_as_long_as_it_lasted() -> None:
