@@ -17,10 +17,14 @@ from voice_client.audio.raw import ENCODINGS, RawFormat
 from voice_client.errors import BadInputError
 
 ALLOWED_FORMATS = (
-    "wav,w64,flac,mp3,aac,mov,mp4,ogg,matroska,webm,aiff,au,caf,asf,avi,flv,mpegts,mpeg,amr,ac3,eac3,dts,ape,tta,wv,mpc"
+    "wav,w64,flac,mp3,aac,mov,mp4,ogg,matroska,webm,aiff,au,caf,asf,avi,flv,mpegts,mpeg,amr,ac3,eac3,dts,ape,tta,wv,mpc,"
+    "nistsphere,voc"
 )
 """FFmpeg's names of the containers that are opened. Playlists and text formats are left out: they make FFmpeg open
 other files and addresses, or draw text as a picture."""
+
+LOWEST_RATE_HZ = 1_000
+"""Below this a header is damaged: at a rate of 1 Hz a file of some kilobytes would be hours of audio."""
 
 DAMAGED_PACKETS_ALLOWED = 100
 """Damaged packets that are skipped before a file is given up. A few are usual at the cut edges of MP3 and AAC."""
@@ -60,6 +64,11 @@ def decode(source: BinaryIO | Readable, name: str, raw: RawFormat | None = None)
             if samples.size:
                 empty = False
                 yield Block(samples, frame.sample_rate)
+        if empty and not hasattr(source, "seek") and container.format.name.startswith("mov"):
+            raise BadInputError(
+                f"{name} is an MP4 or M4A with its index at the end, and a pipe cannot go back",
+                advice="Give the file itself, or put the index in front: ffmpeg -i IN -c copy -movflags +faststart OUT",
+            )
         if empty:
             raise BadInputError(f"{name} has a sound track without a single sample")
 
@@ -92,7 +101,10 @@ def _open(source: BinaryIO | Readable, name: str, raw: RawFormat | None) -> Inpu
 def _sound_track(container: InputContainer, name: str) -> AudioStream:
     if not container.streams.audio:
         raise BadInputError(f"{name} is a {container.format.name} file without a sound track")
-    return container.streams.audio[0]
+    track = container.streams.audio[0]
+    if track.rate and track.rate < LOWEST_RATE_HZ:
+        raise BadInputError(f"{name} claims {track.rate} samples a second, which no recording has")
+    return track
 
 
 def _frames(container: InputContainer, stream: AudioStream, name: str) -> Iterator[AudioFrame]:

@@ -1,6 +1,7 @@
 """Where audio to be transcribed comes from."""
 
 import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -64,24 +65,44 @@ class AudioFile:
         """What messages call it."""
         return "standard input" if str(self.path) == STDIN else str(self.path)
 
+    @property
+    def _read_once(self) -> bool:
+        """Whether what was read of it is gone: standard input, a named pipe, a shell's `<(...)`."""
+        try:
+            mode = 0 if str(self.path) == STDIN else Path(self.path).stat().st_mode
+        except OSError:
+            return False  # opening it says why
+        return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+    def is_file_of(self, path: Path) -> bool:
+        """Return whether this is the file of that name."""
+        try:
+            return str(self.path) != STDIN and path.samefile(self.path)
+        except OSError:
+            return False
+
     def check(self) -> None:
-        """Decode the first block, to find a wrong file before anything is connected; standard input is left alone.
+        """Decode the first block, to find a wrong file before anything is connected; a pipe is left alone.
 
         Raises:
-            BadInputError: missing, unreadable, empty, or not audio.
+            BadInputError: missing, unreadable, empty, not audio; or there is no standard input.
         """
         if str(self.path) == STDIN:
-            return
+            _standard_input()
+        elif not self._read_once:
+            self._check_start()
+
+    def _check_start(self) -> None:
         with self._bytes() as source:
             next(decode(source, self.name, self.raw))
 
     def seconds(self) -> float | None:
-        """Return how long the file says it is; None when it does not say, and for standard input and raw audio.
+        """Return how long the file says it is; None when it does not say, and for pipes and raw audio.
 
         Raises:
             BadInputError: as `check`.
         """
-        if str(self.path) == STDIN or self.raw is not None:
+        if self._read_once or self.raw is not None:
             return None
         with self._bytes() as source:
             return duration(source, self.name)
@@ -97,23 +118,30 @@ class AudioFile:
 
     @contextmanager
     def _bytes(self) -> Iterator[BinaryIO | Readable]:
-        if str(self.path) == STDIN:
-            yield _Pipe(sys.stdin.fileno())
-            return
-        path = Path(self.path)
+        stdin = str(self.path) == STDIN
         try:
             # Through a file of ours and not by name: FFmpeg would take a name such as http://... as an address.
-            file = path.open("rb")
+            file = os.fdopen(_standard_input(), "rb", closefd=False) if stdin else Path(self.path).open("rb")  # noqa: SIM115
         except OSError as error:
             raise BadInputError(f"{self.name} cannot be read: {error.strerror or error}") from error
         with file:
-            if not path.stat().st_size and path.is_file():
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or (stdin and os.lseek(file.fileno(), 0, os.SEEK_CUR)):
+                yield _Pipe(file.fileno())
+                return
+            if not about.st_size:
                 raise BadInputError(f"{self.name} is empty")
             yield file
 
 
+def _standard_input() -> int:
+    if sys.stdin is None:
+        raise BadInputError("there is no standard input to read")
+    return sys.stdin.fileno()
+
+
 class _Pipe:
-    """Standard input without `seek`, read as it comes instead of waiting for full blocks.
+    """What cannot go back, without `seek`; read as it comes instead of waiting for full blocks.
 
     Read by its descriptor: Python's own buffered reader holds a lock while it waits, and a process that ends meanwhile
     (Ctrl-C) would be aborted for that lock.

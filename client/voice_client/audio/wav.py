@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from voice_client.audio.whole_file import WholeFile
+from voice_client.whole_file import WholeFile
 
 
 class WavFile:

@@ -13,8 +13,8 @@ import typer
 
 from voice_client.cli import options
 from voice_client.cli.failure import report, run, say
-from voice_client.cli.whole_file import write_whole
 from voice_client.errors import BadInputError, VoiceError
+from voice_client.whole_file import write_whole
 
 if TYPE_CHECKING:
     from voice_client.bench.measuring import Measured

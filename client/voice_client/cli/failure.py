@@ -1,6 +1,7 @@
 """How a command ends: a result, or one line that says what happened and what to do, and an exit code."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -29,8 +30,11 @@ def debugging() -> bool:
 
 
 def say(message: str) -> None:
-    """Write one line to standard error."""
-    print(f"voice: {' '.join(message.split())}", file=sys.stderr, flush=True)  # noqa: T201
+    """Write one line to standard error, if there is one that takes it; the exit code speaks in any case."""
+    if sys.stderr is None:  # then `print` would take standard output
+        return
+    with contextlib.suppress(OSError):
+        print(f"voice: {' '.join(message.split())}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def report(error: Exception) -> int:
@@ -38,6 +42,8 @@ def report(error: Exception) -> int:
     if isinstance(error, VoiceError):
         say(str(error))
         return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        return _nobody_reads()
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         say("there is no room left where the output goes; make room, or write it elsewhere")
         return UNEXPECTED
@@ -53,13 +59,26 @@ def run[T](work: Coroutine[object, object, T]) -> T:
         typer.Exit: it failed, and the reason has been written to standard error; or it was asked to end.
     """
     try:
-        return asyncio.run(_until_asked_to_end(work))
+        result = asyncio.run(_until_asked_to_end(work))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here it can be told that it fails
     except _AskedToEnd as asked:
         raise typer.Exit(128 + asked.number) from None
     except Exception as error:
         if debugging():
             raise
         raise typer.Exit(report(error)) from error
+    return result
+
+
+def _nobody_reads() -> int:
+    """Drop what Python still holds for a reader who has gone (`| head`), and return the exit code for it."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return 128 + signal.SIGPIPE
 
 
 class _AskedToEnd(Exception):  # noqa: N818 - no error

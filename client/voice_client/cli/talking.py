@@ -18,7 +18,6 @@ from voice_client.cli.failure import say
 from voice_client.cli.live_text import LiveText
 from voice_client.cli.options import Where
 from voice_client.cli.reply_audio import FileVoice, LoudspeakerVoice, VoiceSink
-from voice_client.cli.whole_file import check_writable
 from voice_client.errors import BadInputError
 from voice_client.protocol.speech import SAMPLE_RATE_HZ
 from voice_client.replies import Reply, chosen_reply
@@ -36,6 +35,7 @@ from voice_client.session.events import Notice, Partial, Restarted, SpeechChunk
 from voice_client.session.settings import Turns
 from voice_client.session.synthesizer import Synthesizer
 from voice_client.session.transcriber import Transcriber
+from voice_client.whole_file import check_writable
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from voice_client.cli.live_text import LiveText
 from voice_client.cli.options import Where
 from voice_client.cli.progress import FilesProgress, WatchedSource
 from voice_client.cli.transcript import Transcript
-from voice_client.cli.whole_file import check_writable, write_whole
 from voice_client.cli.wire_log import WireLog
 from voice_client.errors import BadInputError
 from voice_client.session import (
@@ -32,6 +31,7 @@ from voice_client.session import (
     TranscriptionInterruptedError,
     Turns,
 )
+from voice_client.whole_file import check_writable, is_stream, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ class Job:
             problems.append(BadInputError("--show-words is for --verbose"))
         if audio.count(STDIN) > 1:
             problems.append(BadInputError("standard input can be read once"))
+        if output is None and sys.stdout is None:
+            problems.append(BadInputError("there is no standard output to write to; name a file with -o"))
         if len(audio) > 1 and output is None and kind in {"srt", "vtt"}:
             problems.append(BadInputError("subtitles of several files need -o FOLDER"))
         with _collected(problems):
@@ -116,14 +118,15 @@ class Job:
         if self.output is not None and self.several and not self.output.is_dir():
             problems.append(BadInputError(f"{self.output} is no folder; the texts of several files go into one"))
         elif self.output is not None:
-            names = [self.output_of(file) for file in self.files] or [self.output]
-            twice = sorted({str(name) for name in names if name is not None and names.count(name) > 1})
+            names = [name for file in self.files if (name := self.output_of(file)) is not None] or [self.output]
+            twice = sorted({str(name) for name in names if names.count(name) > 1})
             if twice:
                 problems.append(BadInputError(f"several inputs would be written to {', '.join(twice)}"))
             for name in names:
-                if name is not None:
-                    with _collected(problems):
-                        check_writable(name)
+                with _collected(problems):
+                    check_writable(name)
+                if any(file.is_file_of(name) for file in self.files):
+                    problems.append(BadInputError(f"{name} is an input; the text would take the place of the audio"))
         _raise_all(problems)
 
     def output_of(self, file: AudioFile) -> Path | None:
@@ -173,26 +176,28 @@ async def transcribe_all(job: Job, place: Where) -> None:
 async def _hear_file(job: Job, file: AudioFile, ear: Transcriber) -> None:
     with LiveText(shown=not job.verbose) as live:
         transcript = await _hear(job, file, ear, on_text=live.show)
-    _write(job, transcript.formatted(job.output_format), job.output)
+    _write(transcript.formatted(job.output_format), job.output)
     if job.output_format != "json":
         say(_measures(transcript.metrics()))
 
 
 async def _hear_files(job: Job, ear: Transcriber) -> None:
     told = []
-    with FilesProgress(len(job.files)) as progress:
-        for file in job.files:
-            passed = progress.begin(file.name, file.seconds())
-            transcript = await _hear(job, WatchedSource(file, passed), ear)
-            progress.end()
-            target = job.output_of(file)
-            if target is None and job.output_format == "json":
-                told.append({"file": file.name, **transcript.fields()})
-            else:
-                heading = f"==> {file.name} <==\n" if target is None else ""
-                _write(job, heading + transcript.formatted(job.output_format), target)
-    if told:
-        print(json.dumps({"files": told}, ensure_ascii=False))  # noqa: T201
+    try:
+        with FilesProgress(len(job.files)) as progress:
+            for file in job.files:
+                passed = progress.begin(file.name, file.seconds())
+                transcript = await _hear(job, WatchedSource(file, passed), ear)
+                progress.end()
+                target = job.output_of(file)
+                if target is None and job.output_format == "json":
+                    told.append({"file": file.name, **transcript.fields()})
+                else:
+                    heading = f"==> {file.name} <==\n" if target is None else ""
+                    _write(heading + transcript.formatted(job.output_format), target)
+    finally:  # what was heard before a failure is not lost with it
+        if told:
+            print(json.dumps({"files": told}, ensure_ascii=False))  # noqa: T201
 
 
 async def _hear_microphone(job: Job, microphone: Microphone, ear: Transcriber) -> None:
@@ -207,7 +212,7 @@ async def _hear_microphone(job: Job, microphone: Microphone, ear: Transcriber) -
         with LiveText(shown=not job.verbose) as live:
             transcript = await _hear(job, microphone, ear, on_text=live.show, on_final=show)
     if not direct:
-        _write(job, transcript.formatted(job.output_format), job.output)
+        _write(transcript.formatted(job.output_format), job.output)
     if microphone.overflows:
         say(f"sound was lost {microphone.overflows} times: the machine was too busy to fetch it")
 
@@ -239,10 +244,16 @@ async def _hear(
     return transcript
 
 
-def _write(job: Job, text: str, target: Path | None) -> None:
+def _write(text: str, target: Path | None) -> None:
     if target is not None:
-        write_whole(target, text)
-        print(target)  # noqa: T201
+        try:
+            write_whole(target, text)
+        except BadInputError:
+            if sys.stdout is not None and sys.stdout.isatty():  # what was heard is not lost to a full disk
+                sys.stdout.write(text)
+            raise
+        if not is_stream(target):
+            print(target)  # noqa: T201
     else:
         sys.stdout.write(text)
         sys.stdout.flush()

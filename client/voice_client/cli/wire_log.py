@@ -24,6 +24,8 @@ class WireLog:
 
     def __call__(self, direction: str, message: str | bytes) -> None:
         """Write one message."""
+        if sys.stderr is None:  # then `print` would take standard output
+            return
         arrow = "->" if direction == "sent" else "<-"
         seconds = time.monotonic() - self._started
         print(f"{seconds:9.3f} {arrow} {self.line(message)}", file=sys.stderr, flush=True)  # noqa: T201

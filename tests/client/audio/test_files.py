@@ -1,6 +1,10 @@
 """Every kind of file a user has becomes 16 kHz PCM16 of the right length, pitch and level."""
 
+import contextlib
+import os
 import struct
+import sys
+import threading
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +206,63 @@ def test_a_wav_of_unknown_length_is_read_to_its_end(
     assert abs(len(read_samples(path)) - 32_000) <= 2
 
 
+class TestPipes:
+    """What can be read once is read once: a named pipe, a shell's `<(...)`, standard input."""
+
+    def test_a_named_pipe_is_read_from_its_first_byte(
+        self, make_tone: Callable[..., Path], tmp_path: Path, read_samples: Callable[..., np.ndarray]
+    ) -> None:
+        sound, pipe = make_tone("sound.flac", codec="flac"), tmp_path / "pipe"
+        os.mkfifo(pipe)
+        file = AudioFile(pipe)
+        file.check()  # neither of the two may take the beginning away, nor wait for a writer
+        assert file.seconds() is None
+        writer = threading.Thread(target=lambda: pipe.write_bytes(sound.read_bytes()))
+        writer.start()
+        assert (read_samples(pipe) == read_samples(sound)).all()
+        writer.join(10)
+
+    def test_an_index_at_the_end_is_out_of_reach_and_is_told(
+        self, make_tone: Callable[..., Path], tmp_path: Path, read_samples: Callable[..., np.ndarray]
+    ) -> None:
+        sound, pipe = make_tone("sound.m4a", codec="aac"), tmp_path / "pipe"
+        os.mkfifo(pipe)
+
+        def write() -> None:
+            with contextlib.suppress(BrokenPipeError):  # its reader may have seen enough
+                pipe.write_bytes(sound.read_bytes())
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        with pytest.raises(BadInputError, match=r"index at the end.*faststart"):
+            read_samples(pipe)
+        writer.join(10)
+
+    @pytest.mark.parametrize("skipped", [0, 7])
+    def test_a_file_as_standard_input(
+        self,
+        skipped: int,
+        make_tone: Callable[..., Path],
+        tmp_path: Path,
+        read_samples: Callable[..., np.ndarray],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """An M4A, which wants to be read from its end; and a file that somebody has read the beginning of."""
+        sound = make_tone("sound.m4a", codec="aac") if not skipped else make_tone("sound.flac", codec="flac")
+        path = tmp_path / "input"
+        path.write_bytes(b"x" * skipped + sound.read_bytes())
+        with path.open("rb", buffering=0) as file:
+            file.seek(skipped)
+            monkeypatch.setattr(sys, "stdin", file)
+            assert (read_samples("-") == read_samples(sound)).all()
+            assert not file.closed
+
+    def test_no_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", None)
+        with pytest.raises(BadInputError, match="no standard input"):
+            AudioFile("-").check()
+
+
 def test_a_truncated_file_gives_what_it_has(
     make_tone: Callable[..., Path], read_samples: Callable[..., np.ndarray]
 ) -> None:
@@ -263,6 +324,15 @@ class TestWhatIsNoAudio:
             file.setsampwidth(2)
             file.setframerate(16_000)
         self.check(path, "without a single sample")
+
+    def test_a_rate_that_only_damage_explains(self, tmp_path: Path) -> None:
+        path = tmp_path / "slow.wav"
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(1)
+            file.writeframes(bytes(64_000))  # nine hours of it
+        self.check(path, "claims 1 samples a second")
 
     def test_a_film_without_sound(self, tmp_path: Path) -> None:
         path = tmp_path / "silent.mp4"

@@ -143,6 +143,7 @@ class TestFiles:
         (("-", "-"), ["can be read once"]),
         (("a.wav", "-o", "no/such/out.txt"), ["no folder"]),
         (("a.wav", "--device", "3"), ["--device is for --mic"]),
+        (("a.wav", "-o", "a.wav"), ["a.wav is an input"]),
     ],
 )
 def test_what_cannot_be_is_2_and_all_of_it_is_named(

@@ -1,5 +1,7 @@
 """What the command says before it connects to anything."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -47,6 +49,53 @@ def test_a_full_disk_is_told_as_one() -> None:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert result.returncode == 1
     assert "no room left" in one_line(result.stderr)
+
+
+SAYING_WORDS = """
+import sys
+import typer
+from voice_client.cli.failure import run
+
+async def work():
+    print("words")
+
+try:
+    run(work())
+except typer.Exit as exit:
+    sys.exit(exit.exit_code)
+"""
+
+
+def test_a_reader_who_has_gone_is_no_fault() -> None:
+    """`voice ... | head` ends as every command of a pipeline does, without a word."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-c", SAYING_WORDS]
+    result = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writes)
+    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "voice_client.cli.transcribe":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["voice", "transcribe", "--help"]
+from voice_client.cli import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_commands_are_loaded() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

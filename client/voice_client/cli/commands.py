@@ -10,6 +10,7 @@ from voice_client.cli.bench import app as bench
 from voice_client.cli.failure import debugging, report
 from voice_client.cli.plugins import PluginGroup
 from voice_client.cli.speak import speak
+from voice_client.cli.start_up import interrupt_at_ctrl_c
 from voice_client.cli.transcribe import transcribe
 from voice_client.cli.voices import voices
 
@@ -42,11 +43,12 @@ def _voice(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the group itself."""
+    """Options of the group itself; called before the command."""
+    interrupt_at_ctrl_c()
 
 
-def main() -> None:
-    """Run the command line; the process ends with the exit code of the command."""
+def run_command_line() -> None:
+    """Run the command that the process was started with; it ends with the command's exit code."""
     try:
         app()
     except Exception as error:  # from the command of another package; ours report their own
