@@ -26,7 +26,7 @@ def text_of(text: str | None, file: Path | None) -> str | None:
     """Return the text that is known from the start; None when it comes from standard input.
 
     Raises:
-        BadInputError: none or both are given, or the file cannot be read.
+        BadInputError: none or both are given, the file cannot be read, or it is no text.
     """
     if (text is None) == (file is None):
         raise BadInputError(
@@ -35,6 +35,8 @@ def text_of(text: str | None, file: Path | None) -> str | None:
     if text == STDIN or str(file) == STDIN:
         return None
     if file is None:
+        if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
+            raise BadInputError("the TEXT holds bytes that are no UTF-8 text")
         return text
     longest = SynthesizerSettings().longest_text
     try:

@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from voice_client.errors import (
+    BadInputError,
     ConnectionLostError,
+    CredentialsError,
     DeadlineError,
     InternalFailureError,
     ModelError,
@@ -50,10 +53,14 @@ def plane(running_plane: Any) -> Iterator[Any]:
 
 @contextlib.asynccontextmanager
 async def voice_on(
-    plane: Any, *, retry: Retry | None = RETRY, settings: SynthesizerSettings = IMPATIENT
+    plane: Any,
+    *,
+    retry: Retry | None = RETRY,
+    settings: SynthesizerSettings = IMPATIENT,
+    deadlines: TransportSettings = DEADLINES,
 ) -> AsyncIterator[Synthesizer]:
     """A voice over the plane, its first stream open."""
-    async with plane.transport(DEADLINES) as transport:
+    async with plane.transport(deadlines) as transport:
 
         async def opener() -> BidiStream:
             stream: BidiStream = await transport.open_stream("v1/audio/speech/stream")
@@ -145,7 +152,9 @@ class TestWithoutRetry:
         ("fault", "kind"),
         [
             ("kill-connection,after=5", ConnectionLostError),
+            ("close-connection,after=5", ConnectionLostError),
             ("reset-stream,after=5", ConnectionLostError),
+            ("go-away-now,after=5", ConnectionLostError),
             ("model-stream-error,after=5", ModelError),
             ("internal-stream-failure,after=5", InternalFailureError),
             ("unknown-exception,after=5", InternalFailureError),
@@ -167,15 +176,20 @@ class TestWithoutRetry:
         ("fault", "kind"),
         [
             ("kill-connection,before-headers", ConnectionLostError),
+            ("slow-headers,seconds=30", DeadlineError),
+            ("refuse,status=400", BadInputError),
+            ("refuse,status=403", CredentialsError),
             ("refuse,status=424", RefusedError),
             ("refuse,status=429", ThrottledError),
             ("refuse,status=500", InternalFailureError),
+            ("refuse,status=503", InternalFailureError),
         ],
     )
     async def test_an_endpoint_that_cannot_be_opened(self, fault: str, kind: type[VoiceError], plane: Any) -> None:
         plane.arm(fault)
+        hasty = dataclasses.replace(DEADLINES, open_seconds=0.5)
         with pytest.raises(kind) as error:
-            async with voice_on(plane):
+            async with voice_on(plane, deadlines=hasty if "slow" in fault else DEADLINES):
                 pass
         assert error.value.endpoint == "mouth"
 
