@@ -28,6 +28,7 @@ CLI = [sys.executable, "-m", "voice_ops.doctor"]
 VOICE = "dev-voice-tts"
 FITTING_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 OLD_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 
 Client = Callable[[str], Any]
@@ -149,8 +150,9 @@ def test_everything_that_is_wrong_is_named_in_one_run_with_what_to_do(client: Cl
     assert "omni-sagemaker-cuda-v1.9 does not exist" in found["image.tts"].detail
     assert "v1.5 is known to exist" in found["image.tts"].advice
     assert "gated" in found["model.tts"].detail
-    assert "tts.weights=staged" in found["model.tts"].advice
-    assert "staging.token_secret" in found["model.tts"].advice
+    assert f"tts.weights=staged and tts.revision={COMMIT}" in found["model.tts"].advice
+    assert "staging.token_secret=hub-token" in found["model.tts"].advice
+    assert "aws secretsmanager create-secret --name hub-token" in found["model.tts"].advice
     assert "delete-endpoint --endpoint-name dev-voice-tts" in found["stack.tts"].advice
     # What is right stays right beside all that.
     assert found["quota.ml.g6.xlarge"].status is Status.PASS
@@ -345,5 +347,5 @@ def test_what_an_earlier_stack_left_is_found_before_it_fails_the_deploy(subject:
         client("logs").delete_log_group(logGroupName=group)
 
     assert found["stack.stt"].status is Status.FAIL
-    assert f"aws logs delete-log-group --log-group-name {group}" in found["stack.stt"].advice
+    assert f"aws logs delete-log-group --log-group-name {group} --region us-east-1" in found["stack.stt"].advice
     assert found["stack.tts"].status is Status.PASS

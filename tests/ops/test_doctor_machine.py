@@ -143,6 +143,57 @@ def test_docker_desktop_builds_for_amd64_anywhere_and_hides_its_disk(machine: Ma
     assert statuses(machine.builder()) == (Status.PASS, Status.PASS, Status.WARN)
 
 
+def test_a_docker_of_another_machine_has_its_disk_there(machine: Machine) -> None:
+    # As a context or a virtual machine answers: all is right, and the folder is not this machine's.
+    elsewhere = {**DOCKER, "Architecture": "x86_64", "DockerRootDir": str(machine.folder), "Name": "colima"}
+    machine.tool("docker", elsewhere)
+
+    found = machine.builder(disk_gb=10_000_000)
+
+    assert statuses(found) == (Status.PASS, Status.PASS, Status.WARN)
+    assert "cannot be seen from here" in found["disk"].detail
+
+
+@pytest.mark.parametrize("answer", ["[1, 2]", "3", "not json \\377", ""], ids=["list", "number", "bytes", "nothing"])
+def test_a_docker_that_answers_something_else_is_no_builder(machine: Machine, answer: str) -> None:
+    machine.tool("docker", answer)
+
+    found = machine.builder()
+
+    assert statuses(found) == (Status.FAIL, Status.SKIP, Status.SKIP)
+    assert "`docker info` ended with 0" in found["builder"].detail
+
+
+def test_storage_that_cannot_be_looked_at_is_a_warning(machine: Machine) -> None:
+    folder = machine.folder / ("too-long-for-a-name" * 20)
+    machine.tool("docker", {**DOCKER, "Architecture": "x86_64", "DockerRootDir": str(folder)})
+
+    disk = machine.builder()["disk"]
+
+    assert disk.status is Status.WARN
+    assert "cannot be looked at" in disk.detail
+    assert "0.001 GB free" in disk.advice
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exec /bin/sleep 30", "did not answer within 0.3 s"),
+        ("printf 'v\\377\\376'; exit 3", "ended with 3"),
+    ],
+    ids=["hangs", "no text"],
+)
+def test_a_node_that_does_not_answer_is_given_up(machine: Machine, script: str, said: str) -> None:
+    (machine.bin / "node").write_text(f"#!/bin/sh\n{script}\n")
+    (machine.bin / "node").chmod(0o755)
+
+    found = node(machine.places(), Limits(command_seconds=0.3 if "sleep" in script else 20))
+
+    assert found.status is Status.FAIL
+    assert said in found.detail
+    assert "install Node.js" in found.advice
+
+
 @pytest.mark.parametrize(
     ("version", "status", "said"),
     [
@@ -170,6 +221,13 @@ def test_python_packages_and_the_cdk_cli_are_as_locked_here_and_missing_elsewher
     assert packages(here).status is Status.PASS, packages(here)
     assert cdk_cli(here).status is Status.PASS, cdk_cli(here)
     assert cdk_cli(elsewhere).status is Status.FAIL
+    assert "make setup" in cdk_cli(elsewhere).advice
+    package = tmp_path / "node_modules" / "aws-cdk" / "package.json"
+    package.parent.mkdir(parents=True)
+    package.write_text('{"version"')
+    (tmp_path / "node_modules" / ".bin").mkdir()
+    (tmp_path / "node_modules" / ".bin" / "cdk").touch()
+    assert "cannot be read" in cdk_cli(elsewhere).detail
     assert "make setup" in cdk_cli(elsewhere).advice
 
 

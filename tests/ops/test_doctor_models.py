@@ -77,7 +77,9 @@ def test_a_gated_model_wants_its_weights_staged_with_a_token(places: Places, ser
     found = ear(settings(), places)
 
     assert found.status is Status.FAIL
-    assert all(part in found.advice for part in ("stt.weights=staged", "stt.revision=COMMIT", "staging.token_secret"))
+    assert all(
+        part in found.advice for part in ("stt.weights=staged", f"stt.revision={COMMIT}", "staging.token_secret")
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,16 @@ def _judge(subject: _Asking, check: str, endpoint: EndpointSettings, hub: str, t
     answer = get(url, seconds=seconds, headers=headers, follow=not token)
     found = _read(answer)
     if found is None:
-        return _not_found(check, endpoint, answer, service=check.partition(".")[2], had_token=token is not None)
+        return _not_found(subject, check, endpoint, answer, had_token=token is not None)
     named = f"{model} at {found.commit[:12]}"
     if not found.gated and not found.private:
         return passed(check, f"{named}, open to everybody")
     kind = "private" if found.private else "gated"
     if token is None:
         return failed(
-            check, f"{named} is {kind}, and no token is there to download it with", _stage_it(endpoint, check)
+            check,
+            f"{named} is {kind}, and no token is there to download it with",
+            _stage_it(subject, check, endpoint, found.commit),
         )
     file = next(
         (name for name in _SMALL_FILES if name in found.files), found.files[0] if found.files else "config.json"
@@ -126,8 +128,8 @@ def _read(answer: Answer) -> _Found | None:
         raise PublicRequestError("the hub's answer is not in the form expected") from None
 
 
-def _not_found(check: str, endpoint: EndpointSettings, answer: Answer, *, service: str, had_token: bool) -> Check:
-    model, reason = endpoint.model, answer.headers.get("x-error-code", "")
+def _not_found(subject: _Asking, check: str, endpoint: EndpointSettings, answer: Answer, *, had_token: bool) -> Check:
+    service, model, reason = check.partition(".")[2], endpoint.model, answer.headers.get("x-error-code", "")
     if reason == "RevisionNotFound" or (answer.status == 404 and reason != "RepoNotFound" and endpoint.revision):
         return failed(
             check,
@@ -138,7 +140,7 @@ def _not_found(check: str, endpoint: EndpointSettings, answer: Answer, *, servic
         return failed(
             check,
             f"{model} is gated, and {'the token is not let in' if had_token else 'no token is there'}",
-            _stage_it(endpoint, check),
+            _stage_it(subject, check, endpoint, endpoint.revision or "COMMIT"),
         )
     if answer.status in {401, 404}:
         unless = "the token may not see it" if had_token else "it is private"
@@ -147,14 +149,20 @@ def _not_found(check: str, endpoint: EndpointSettings, answer: Answer, *, servic
     return skipped(check, detail, "run this again later; HF_ENDPOINT names another hub")
 
 
-def _stage_it(endpoint: EndpointSettings, check: str) -> str:
-    service = check.partition(".")[2]
-    steps = [] if endpoint.weights_staged else [f"{service}.weights=staged", f"{service}.revision=COMMIT"]
-    settings = " and ".join([*steps, "staging.token_secret=NAME"])
-    return (
-        f"ask for access on the model's page, put a hub token into Secrets Manager and set {settings}: the token never "
-        "reaches the container"
-    )
+def _stage_it(subject: _Asking, check: str, endpoint: EndpointSettings, commit: str) -> str:
+    service, secret = check.partition(".")[2], subject.settings.staging.token_secret
+    steps = [] if endpoint.weights_staged else [f"{service}.weights=staged", f"{service}.revision={commit}"]
+    advice = "ask for access on the model's page as the owner of a hub token"
+    if secret is None:
+        advice += f"; put that token into Secrets Manager: {_create_secret(subject, 'hub-token')}"
+        steps.append("staging.token_secret=hub-token")
+    return f"{advice}{f'; set {" and ".join(steps)}' if steps else ''}. The token never reaches the container"
+
+
+def _create_secret(subject: _Asking, name: str) -> str:
+    region = subject.aws.region if subject.aws else subject.settings.region
+    command = f"aws secretsmanager create-secret --name {name} --secret-string file://TOKEN-FILE"
+    return f"{command}{f' --region {region}' if region else ''}"
 
 
 def _hub(subject: _Asking, endpoint: EndpointSettings) -> str | None:
@@ -180,10 +188,7 @@ def _token(subject: _Asking) -> str | None:
         return None
     if subject.aws is None:
         raise CredentialsUnusableError(f"the secret {secret} cannot be read without credentials")
-    create = (
-        f"aws secretsmanager create-secret --name {secret} --secret-string file://TOKEN-FILE "
-        f"--region {subject.aws.region}"
-    )
+    create = _create_secret(subject, secret)
     try:
         with translated(f"reading the secret {secret}"):
             answer = subject.aws.client("secretsmanager").get_secret_value(SecretId=secret)

@@ -22,10 +22,12 @@ def stack(subject: Subject, service: Service) -> Check:
     """Check that the stack of one endpoint can be created or updated."""
     check, name = f"stack.{service}", subject.settings.endpoint_name(service)
     status = _status(subject.aws.client("cloudformation"), name)
-    if status is None:
+    # A change set that nobody carried out leaves a stack with nothing in it, which the next deploy takes.
+    if status in {None, "REVIEW_IN_PROGRESS"}:
         return _unclaimed(subject, service)
     if status in _STUCK:
-        return failed(check, f"{name} is {status}: it takes no update", _STUCK[status].format(name=name))
+        cure = _STUCK[status].format(name=f"{name} --region {subject.aws.region}")
+        return failed(check, f"{name} is {status}: it takes no update", cure)
     if status.endswith("_IN_PROGRESS"):
         return failed(
             check, f"{name} is {status}: somebody deploys or destroys it now", "wait until that has ended; voice status"
@@ -62,10 +64,11 @@ def _unclaimed(subject: Subject, service: Service) -> Check:
             in_the_way.append(f"parameter {parameter['Name']}")
             remove.append(f"aws ssm delete-parameter --name {parameter['Name']}")
     if in_the_way:
+        commands = "; ".join(f"{command} --region {subject.aws.region}" for command in remove)
         return failed(
             check,
             f"no stack {name}, but what it would create is there already: {', '.join(in_the_way)}",
-            f"remove it, if nobody needs it: {'; '.join(remove)}",
+            f"remove it, if nobody needs it: {commands}",
         )
     return passed(check, f"{name} is not deployed yet, and nothing has its names")
 
