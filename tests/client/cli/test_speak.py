@@ -96,7 +96,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(voice: Any, tts: Any) -> None:
     assert process.stderr is not None
     process.stdout.read(100)
     process.stdout.close()
-    assert process.wait(30) == 128 + signal.SIGPIPE
+    assert process.wait(60) == 128 + signal.SIGPIPE
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -107,8 +107,12 @@ def test_a_slow_reader_holds_up_no_ctrl_c(voice: Any, tts: Any) -> None:
     process.stdout.read(100)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
     process.communicate()
+
+
+def test_a_text_that_is_no_text(voice_here: Any, tts: Any) -> None:
+    assert "no UTF-8 text" in speak(voice_here, tts, "caf\udce9. Hello.", expect=2).stderr
 
 
 def test_standard_input_that_is_no_text(voice: Any, tts: Any) -> None:
@@ -175,7 +179,7 @@ def test_ctrl_c_ends_the_wait_for_a_named_pipe(voice: Any, tts: Any) -> None:
     process = start(voice, tts, "-f", "pipe")
     writer = os.open(voice.home / "pipe", os.O_WRONLY)  # returns when the other end is open
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     os.close(writer)
     assert process.returncode == 130
     assert b"Traceback" not in err

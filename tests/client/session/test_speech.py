@@ -188,8 +188,7 @@ class TestBargeIn:
     async def test_audio_that_waits_for_its_listener_is_dropped_though_the_model_is_done(self, voice: Any) -> None:
         speech = voice.speak("one two three four")
         async for _ in speech:
-            await until(lambda: speech.metrics.bytes == 4 * WORD_BYTES)
-            await asyncio.sleep(0.05)
+            await until(lambda: speech._work is not None and speech._work.done())
             await speech.cancel()
         assert speech.cancelled
         assert spoken_bytes(await collect(voice.speak("Next."))) == {0: WORD_BYTES}
@@ -242,7 +241,7 @@ class TestBargeIn:
             async for _ in voice.speak(LONG):
                 await voice.cancel()
             assert spoken_bytes(await collect(voice.speak("Next."))) == {0: WORD_BYTES}
-            assert "input.text" in endpoint.streams[1].sent[-2], "spoken on the spare"
+            assert any("input.text" in message for message in endpoint.streams[1].sent), "spoken on the spare"
             await until(lambda: len(endpoint.streams) == 3)
 
     async def test_a_stream_is_not_touched_while_it_speaks(self, tts_server: Any) -> None:
@@ -448,11 +447,14 @@ class TestComingBack:
 
 class TestMeasures:
     async def test_underruns_and_silence_are_those_a_player_would_meet(self, scripted: Callable[..., Any]) -> None:
+        heard = asyncio.Event()
+
         async def behave(socket: ServerConnection) -> None:
             async for message in socket:
                 if "input.done" in str(message):
                     await socket.send(Script.START)
                     await socket.send(bytes(2400) + Script.TONE[:2400])  # 50 ms of silence, 50 ms of tone
+                    await heard.wait()
                     await asyncio.sleep(0.4)
                     for frame in Script.well(Script.TONE)[1:2]:
                         await socket.send(frame)
@@ -462,11 +464,12 @@ class TestMeasures:
 
         async with Synthesizer(await scripted(behave), model=MODEL) as voice:
             speech = voice.speak("Hello.")
-            await collect(speech)
+            async for _ in speech:
+                heard.set()
         metrics = speech.metrics
         assert metrics.leading_silence_ms == pytest.approx(50, abs=1)
         assert metrics.first_byte_ms is not None
-        assert metrics.ttfa_ms == pytest.approx(metrics.first_byte_ms + 50, abs=30)
+        assert metrics.ttfa_ms == pytest.approx(metrics.first_byte_ms + 50, abs=1)
         assert metrics.underruns == 1
         assert metrics.underrun_ms > 100
         assert metrics.chunks == 2
