@@ -378,6 +378,21 @@ async def test_fields_that_http2_forbids_harm_nobody(pair: Pair) -> None:
     assert (answer.status, answer.headers["upper-case"]) == (200, "x")
 
 
+@pytest.mark.parametrize("length", ["3", "30", "many"])
+async def test_a_wrong_content_length_harms_nobody(pair: Pair, length: str) -> None:
+    sibling, number = await pair.opened()
+    exchange = pair.exchange()
+    await pair.settle()
+    head = pair.server.encoder.encode([(":status", "200"), ("content-length", length)])
+    pair.say(raw(HeadersFrame(number + 2, head), "END_HEADERS"))
+    pair.say(raw(DataFrame(number + 2, b"ten bytes."), "END_STREAM"))
+    assert (await exchange.answer()).status == 200
+    assert [await exchange.next_chunk(), await exchange.next_chunk()] == [b"ten bytes.", None]
+    sibling.write(b"unharmed")
+    await pair.settle()
+    assert data_of(pair.events, number) == b"unharmed"
+
+
 async def test_a_field_in_any_encoding_is_read(pair: Pair) -> None:
     exchange = pair.exchange()
     await pair.settle()
@@ -398,6 +413,7 @@ async def test_a_field_in_any_encoding_is_read(pair: Pair) -> None:
         (b"\0\0\3\1\5\0\0\0\1\xff\xff\xff", "header block"),
         (b"\0\0\5\5\4\0\0\0\1\0\0\0\2\x82", "pushed"),
         (b"\0\0\1\1\0\0\0\0\1\x88" + b"\0\0\0\x09\0\0\0\0\1" * 80, "continuation"),
+        (b"\xff\xff\xff\0\0\0\0\0\1", "overlong frame"),  # 16 MiB that need not come before it is told
     ],
 )
 async def test_a_breach_of_the_protocol_is_named_to_every_stream(pair: Pair, breach: bytes, said: str) -> None:
