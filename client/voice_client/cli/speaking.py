@@ -16,13 +16,13 @@ from voice_client.cli.live_text import LiveText
 from voice_client.cli.options import Where
 from voice_client.cli.speech_sinks import Sink, file_sink, loudspeaker_sink, pipe_sink
 from voice_client.cli.spoken_text import push_stdin
-from voice_client.cli.whole_file import check_writable
 from voice_client.cli.wire_log import WireLog
 from voice_client.errors import BadInputError
 from voice_client.protocol.speech import BYTES_PER_SECOND
 from voice_client.session import Retry, SpeakingMetrics, Speech, SpeechChunk, Synthesizer, SynthesizerSettings
 from voice_client.session.ending import end_tasks
 from voice_client.session.manner import Manner
+from voice_client.whole_file import check_writable
 
 STDOUT = "-"
 
@@ -126,7 +126,7 @@ async def speak_it(job: SpeakJob, place: Where) -> None:
         async with job.sinks() as sinks, connecting as voice:
             speech = voice.speak(job.text) if job.text is not None else voice.open_speech()
             async with _growing(speech, job):
-                await _hand_on(speech, sinks, live)
+                await _hand_on(job, speech, sinks, live)
     _tell(job, voice, speech.metrics)
 
 
@@ -144,19 +144,30 @@ async def _growing(speech: Speech, job: SpeakJob) -> AsyncIterator[None]:
         await end_tasks(feeding)
 
 
-async def _hand_on(speech: Speech, sinks: list[Sink], live: LiveText) -> None:
-    told = sentence = complete = current = 0
+async def _hand_on(job: SpeakJob, speech: Speech, sinks: list[Sink], live: LiveText) -> None:
+    told = complete = current = 0
+    sentence, place = -1, ""
     async for event in speech:
         for sink in sinks:
             await sink.take(event)
         if event.sentence != sentence:
             sentence, complete, current = event.sentence, complete + current, 0
+            place = f"sentence {sentence + 1}{_of_all(speech, sentence, job)}"
         current = current + len(event.pcm) if isinstance(event, SpeechChunk) else 0
         seconds = (complete + current) / BYTES_PER_SECOND
-        live.show(f"{seconds:.1f} s, sentence {sentence + 1}/{len(speech.sentences)}")
+        live.show(f"{seconds:.1f} s, {place}")
         for notice in speech.notices[told:]:
             say(notice.message)
         told = len(speech.notices)
+
+
+def _of_all(speech: Speech, sentence: int, job: SpeakJob) -> str:
+    """Return how far a sentence is in the whole text, as far as that is known."""
+    if speech.total_sentences is not None:
+        return f"/{speech.total_sentences}"
+    if job.text is None:
+        return ""
+    return f" ({sum(map(len, speech.sentences[:sentence])) / len(job.text):.0%} of the text)"
 
 
 def _tell(job: SpeakJob, voice: Synthesizer, metrics: SpeakingMetrics) -> None:

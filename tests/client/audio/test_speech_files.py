@@ -1,6 +1,7 @@
 """Speech as a file, at another pace, and on a loudspeaker."""
 
 import asyncio
+import resource
 import sys
 import threading
 import types
@@ -57,6 +58,24 @@ class TestFiles:
             write()
         assert path.read_text() == "old"
         assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+    @pytest.mark.parametrize("ending", [".wav", ".flac", ".mp3"])
+    def test_a_full_disk_is_told_once_and_leaves_no_half_file(self, ending: str, tmp_path: Path) -> None:
+        noise = np.random.default_rng(1).integers(-9000, 9000, 10 * RATE).astype("<i2").tobytes()
+
+        def write() -> None:
+            with speech_file(tmp_path / f"speech{ending}", rate=RATE) as file:
+                for _ in range(10):
+                    file.write(noise)
+
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                write()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert list(tmp_path.iterdir()) == []
 
     def test_another_ending_is_bad_input(self) -> None:
         with pytest.raises(BadInputError, match="WAV, FLAC or MP3"):
