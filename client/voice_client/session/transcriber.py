@@ -261,8 +261,7 @@ class Transcriber:
             await hearing.run()
             complete = True
         except VoiceError as error:
-            if error.endpoint is None and not isinstance(error, BadInputError):
-                error.endpoint = self._endpoint_name
+            self._name_endpoint(error)
             raise
         finally:
             if not complete:  # what the server still holds of it would spoil the next utterance
@@ -280,9 +279,17 @@ class Transcriber:
         return self._session
 
     async def _open(self) -> RealtimeSession:
-        session = await RealtimeSession.open(self._opener, self._model, self._settings, self._clock)
+        try:
+            session = await RealtimeSession.open(self._opener, self._model, self._settings, self._clock)
+        except VoiceError as error:
+            self._name_endpoint(error)
+            raise
         self._announced = False
         return session
+
+    def _name_endpoint(self, error: VoiceError) -> None:
+        if error.endpoint is None and not isinstance(error, BadInputError):
+            error.endpoint = self._endpoint_name
 
     async def _drop(self) -> None:
         session, self._session = self._session, None

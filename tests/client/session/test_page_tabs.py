@@ -1,5 +1,6 @@
 """What a page's tabs promise the browser, over real WebSockets and stand-in servers, without a browser."""
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,15 +14,23 @@ from voice_client.replies import echo
 from voice_client.session.endpoint import Endpoint
 from voice_client.ui.application import PageOptions, application
 from voice_client.ui.endpoints import SharedEndpoints
+from voice_client.ui.settings import PageSettings
 
 HERE = "http://127.0.0.1:6006"
 STT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
 
 
 class Summarizer:
-    """A chat endpoint that says how much it was given."""
+    """A chat endpoint that says how much it was given; or fails as nobody foresaw, or never ends."""
+
+    manner = "good"
 
     async def summary(self, transcript: str) -> AsyncIterator[str]:
+        if self.manner == "faulty":
+            raise ZeroDivisionError("what was said: " + transcript)
+        while self.manner == "endless":
+            await asyncio.sleep(0.01)
+            yield "on "
         yield "Words: "
         yield str(len(transcript.split()))
 
@@ -30,13 +39,14 @@ class StandIns(SharedEndpoints):
     """The stand-in servers, without SageMaker in between."""
 
     def __init__(self, stt_server: Any, tts_server: Any) -> None:
-        self._servers = stt_server, tts_server
+        self._voice = tts_server
+        self.ear_opener = stt_server.endpoint()
 
     async def ear(self) -> Endpoint:
-        return Endpoint("ear", STT_MODEL, self._servers[0].endpoint())
+        return Endpoint("ear", STT_MODEL, self.ear_opener)
 
     async def voice(self) -> Endpoint:
-        return Endpoint("voice", None, self._servers[1].endpoint())
+        return Endpoint("voice", None, self._voice.endpoint())
 
     def ear_model(self, endpoint: Endpoint) -> str:
         return STT_MODEL
@@ -47,7 +57,8 @@ class StandIns(SharedEndpoints):
 
 @pytest.fixture(scope="module")
 def browser(stt_server: Any, tts_server: Any) -> Iterator[TestClient]:
-    options = PageOptions("stand-ins", echo, "echo", Summarizer())  # type: ignore[arg-type]
+    settings = PageSettings(summary=0.3)
+    options = PageOptions("stand-ins", echo, "echo", Summarizer(), settings)  # type: ignore[arg-type]
     with TestClient(application(options, StandIns(stt_server, tts_server)), base_url=HERE) as client:
         yield client
 
@@ -115,7 +126,9 @@ def test_what_is_no_message_closes_the_socket(tab: Callable[[str], Any]) -> None
         assert socket.receive()["type"] == "websocket.close"
 
 
-def test_transcribe_hears_stereo_at_the_browser_s_rate_and_summarizes(tab: Callable[[str], Any]) -> None:
+def test_transcribe_hears_stereo_at_the_browser_s_rate_and_summarizes(
+    tab: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rate = 44_100
     with tab("transcribe") as socket:
         socket.send_json({"type": "summarize"})
@@ -137,6 +150,45 @@ def test_transcribe_hears_stereo_at_the_browser_s_rate_and_summarizes(tab: Calla
         socket.send_json({"type": "summarize"})
         _, pieces, _ = until(socket, "summarized")
         assert "".join(piece["delta"] for piece in pieces) == f"Words: {len(done['txt'].split())}"
+
+        monkeypatch.setattr(Summarizer, "manner", "faulty")
+        socket.send_json({"type": "summarize"})
+        said = until(socket, "error")[0]["message"]
+        assert said == "Unexpected ZeroDivisionError: a fault of the program; VOICE_DEBUG=1 shows where."
+        monkeypatch.setattr(Summarizer, "manner", "endless")
+        socket.send_json({"type": "summarize"})
+        assert "not complete after 0.3 s" in until(socket, "error")[0]["message"]
+
+
+def test_what_was_heard_until_it_is_stopped_can_be_saved(tab: Callable[[str], Any]) -> None:
+    rate = 16_000
+    with tab("transcribe") as socket:
+        socket.send_json({"type": "listen", "rate": rate, "channels": 2})
+        socket.send_bytes(stereo(0.6, rate, loud=True))
+        socket.send_bytes(stereo(1.5, rate, loud=False))
+        final = until(socket, "final", "error")[0]
+        socket.send_json({"type": "stop"})
+        forms = until(socket, "forms", "error")[0]
+
+    assert forms["txt"] == f"{final['text']}\n"
+    assert forms["srt"].startswith("1\n00:00:0")
+    assert [turn["text"] for turn in json.loads(forms["json"])["turns"]] == [final["text"]]
+
+
+@pytest.mark.parametrize("name", ["transcribe", "talk"])
+def test_an_endpoint_that_cannot_be_reached_is_named(tts_server: Any, stt_server: Any, name: str) -> None:
+    nobody = StandIns(stt_server, tts_server)
+    nobody.ear_opener = stt_server.endpoint(9)
+    options = PageOptions("nobody", echo, "echo", settings=PageSettings(retry_every=0.01))
+    with (
+        TestClient(application(options, nobody), base_url=HERE) as client,
+        client.websocket_connect(f"ws{HERE[4:]}/voice/live/{name}", headers={"origin": HERE}) as socket,
+    ):
+        socket.send_json({"type": {"transcribe": "listen"}.get(name, name), "rate": 48_000, "channels": 1})
+        said = until(socket, "lost", "error")[0]["message"]
+
+    assert said.startswith("Endpoint ear: nothing listens"), said
+    assert "replay" not in said, "what a program would have to do"
 
 
 def test_a_file_that_is_no_audio_is_named(tab: Callable[[str], Any]) -> None:

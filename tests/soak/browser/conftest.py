@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.soak.browser.stage import Stage, running_stage
 
@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[3]
 RECORDINGS = ROOT / "tests" / "recordings"
 PICTURES = ROOT / "build" / "browser"
 VOICE = Path(sys.executable).parent / "voice"
+WAIT_MS = 30_000
+"""Longest wait for what a machine that does nothing else shows within a second or two."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 AGENT = """
@@ -139,6 +141,13 @@ def stage() -> Iterator[Stage]:
         yield running
 
 
+@pytest.fixture
+def mortal_stage(stage: Stage) -> Iterator[Stage]:
+    """The stage for a test that kills a part of it, which runs again for the next test whatever comes of this one."""
+    yield stage
+    stage.revive()
+
+
 @pytest.fixture(scope="session")
 def web_page(stage: Stage) -> Iterator[WebPage]:
     with serving(stage, "--reply", "my_agent:answer") as page:
@@ -149,6 +158,7 @@ def web_page(stage: Stage) -> Iterator[WebPage]:
 def playwright() -> Iterator[Playwright]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (scripts/setup-browser installs one)")
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as running:
         yield running
 
@@ -166,7 +176,7 @@ class Visitors:
     def tab(self, name: str = "Speak", **options: Any) -> Page:
         context = self.browser.new_context(permissions=["microphone"], accept_downloads=True, **options)
         self.contexts.append(context)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(WAIT_MS)
         tab = context.new_page()
         tab.on("request", lambda request: self.requests.append(request.url))
         tab.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -90,6 +90,15 @@ class Stage:
         self.processes[name].send_signal(signal.SIGKILL)
         self.processes[name].wait(10)
 
+    def revive(self) -> None:
+        """Start again what was killed, and wait until it answers."""
+        if self.processes["vllm"].poll() is not None:
+            self.start_engine()
+        if self.processes["omni"].poll() is not None:
+            self.start_voice()
+        self.wait_for_engine()
+        self.wait_for_voice()
+
     def stop(self) -> None:
         for process in self.processes.values():
             process.kill()

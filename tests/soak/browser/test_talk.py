@@ -31,30 +31,26 @@ SLOW_TO_ASK = """
 
 
 def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> None:
-    visitors = visit(spoken(0.5, "0890", 3.5, "0920", 60.0))
+    visitors = visit(spoken(0.5, "0890", 9.0, "0920", 60.0))  # a slow machine too has begun to answer by then
     tab = visitors.tab("Talk")
     record(tab, "voice-talk")
     tab.get_by_role("button", name="Start talking").click()
-    expect(tab.locator("voice-talk").get_by_role("status")).to_have_text("Listening: speak now.", timeout=30_000)
 
     bubbles = tab.get_by_role("log", name="Conversation").locator("p")
-    expect(bubbles).to_have_count(2, timeout=30_000)
-    expect(tab.locator("voice-talk").get_by_role("status")).to_have_text("Speaking …", timeout=30_000)
-    tab.wait_for_function("document.querySelector('voice-talk').stopAt", timeout=30_000)
+    expect(bubbles.nth(1)).to_have_class("bubble voice interrupted")
     tab.wait_for_timeout(400)
 
     heard = heard_after_stop(tab, "voice-talk")
     print(json.dumps({"interruption_to_silence_ms": round(heard * 1000, 1)}))
     assert heard < SILENT_WITHIN
-    expect(bubbles.nth(1)).to_have_class("bubble voice interrupted")
 
-    expect(bubbles).to_have_count(4, timeout=30_000)
+    expect(bubbles).to_have_count(4)
     # Over the voice, the browser's echo canceller takes some of the speech away too.
     for bubble, clip, most in ((0, "0890", 0.12), (2, "0920", 0.4)):
         said = bubbles.nth(bubble).locator("span").inner_text()
         assert word_error_rate(text_of(clip), said) <= most, said
     rows = tab.get_by_role("table").locator("tbody tr")
-    expect(rows).to_have_count(2, timeout=30_000)
+    expect(rows).to_have_count(2)
     waits = [int(cell) for cell in rows.last.locator("td").all_inner_texts()]
     print(json.dumps({"waits_ms": waits}))
     assert sum(waits[:3]) == pytest.approx(waits[3], abs=3)
@@ -65,20 +61,19 @@ def test_it_answers_and_yields_to_who_speaks(visit: Callable[..., Visitors]) -> 
     assert visitors.complaints == []
 
 
-def test_a_conversation_goes_on_when_a_lost_ear_is_back(visit: Callable[..., Visitors], stage: Stage) -> None:
+def test_a_conversation_goes_on_when_a_lost_ear_is_back(visit: Callable[..., Visitors], mortal_stage: Stage) -> None:
     tab = visit(spoken(0.5, *(("0930", 2.5) * 20))).tab("Talk")
     tab.get_by_role("button", name="Start talking").click()
     bubbles = tab.get_by_role("log", name="Conversation").locator("p")
     expect(bubbles.nth(1)).to_be_visible(timeout=30_000)
 
-    stage.kill("vllm")
+    mortal_stage.kill("vllm")
     alert = tab.locator("voice-talk").get_by_role("alert")
     expect(alert).to_contain_text("page-voice-stt", timeout=60_000)
     assert "goes on by itself" in alert.inner_text()
     kept = bubbles.count()
 
-    stage.start_engine()
-    stage.wait_for_engine()
+    mortal_stage.revive()
     expect(alert).to_be_hidden(timeout=30_000)
     expect(bubbles.nth(kept + 1)).to_be_visible(timeout=30_000)
 

@@ -78,7 +78,12 @@ def test_with_barge_in_the_file_interrupts_and_what_was_heard_is_written(stage: 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_no_file(stage: Stage, home: Path, number: signal.Signals) -> None:
     talking = start(stage, home, "--reply", "brief:long")
-    time.sleep(4)
+    end = time.monotonic() + 60
+    while not list(home.glob(".answer*")):  # what becomes the file
+        assert time.monotonic() < end
+        assert talking.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
     talking.send_signal(number)
     _, errors = talking.communicate(timeout=30)
 
