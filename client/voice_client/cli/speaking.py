@@ -200,9 +200,14 @@ def _rounded(value: Any) -> Any:
 
 def _measures(metrics: SpeakingMetrics) -> str:
     first = f"first sound after {metrics.ttfa_ms:.0f} ms, " if metrics.ttfa_ms is not None else "silence only, "
-    gaps = f", {metrics.underruns} gaps ({metrics.underrun_ms:.0f} ms) when played live" if metrics.underruns else ""
+    dry = f", {_count(metrics.underruns, 'gap')} ({metrics.underrun_ms:.0f} ms) when played live"
+    gaps = dry if metrics.underruns else ""
     again = f", {metrics.retries} asked for again" if metrics.retries else ""
     return (
-        f"{metrics.seconds:.1f} s of speech in {metrics.chunks} chunks ({metrics.bytes} bytes), {first}"
+        f"{metrics.seconds:.1f} s of speech in {_count(metrics.chunks, 'chunk')} ({metrics.bytes} bytes), {first}"
         f"real-time factor {metrics.rtf:.2f}{gaps}{again}"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
