@@ -64,8 +64,7 @@ def start() -> Iterator[Start]:
     yield start
     for process in processes:
         process.kill()
-        process.wait(10)
-        process.stdout.close()
+        process.communicate()
 
 
 def run(*arguments: str) -> Result:

@@ -118,7 +118,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def test_sessions_that_are_refused_set_the_stacks_alarm_off(plane, client: ClientFactory) -> None:
+def test_sessions_that_are_refused_set_the_stacks_alarm_off(client: ClientFactory) -> None:
     plant(client)
     refuse(client, 1)
     statistics = client("cloudwatch").get_metric_statistics(
@@ -138,7 +138,7 @@ def test_sessions_that_are_refused_set_the_stacks_alarm_off(plane, client: Clien
     assert "1 of the last 5 datapoints breach the threshold (2.0)" in alarm(client)["StateReason"]
 
 
-def test_a_state_that_is_set_by_hand_stays(plane, client: ClientFactory) -> None:
+def test_a_state_that_is_set_by_hand_stays(client: ClientFactory) -> None:
     plant(client)
     client("cloudwatch").set_alarm_state(AlarmName="refused", StateValue="ALARM", StateReason="a test")
     time.sleep(0.3)  # several looks
@@ -146,7 +146,7 @@ def test_a_state_that_is_set_by_hand_stays(plane, client: ClientFactory) -> None
     assert alarm(client)["StateValue"] == "ALARM"
 
 
-def test_what_nobody_measures_here_sets_no_alarm_off(plane, client: ClientFactory) -> None:
+def test_what_nobody_measures_here_sets_no_alarm_off(client: ClientFactory) -> None:
     plant(client, missing="breaching", namespace="/aws/sagemaker/Endpoints")
     client("cloudwatch").put_metric_alarm(
         AlarmName="silent",
