@@ -274,8 +274,8 @@ def _block_length(count: int) -> int:
 def _widening(level: float, count_a: int, count_b: int) -> float:
     """Return by how much the interval of two runs of so many utterances is wider than their draws say.
 
-    The spread among k blocks is drawn too small by sqrt((k - 1) / k), and is itself known only as well as k values tell,
-    as in Student's t with the degrees of freedom that both runs have together.
+    The spread among k blocks is drawn too small by sqrt((k - 1) / k), and it is known only as well as k values tell: as
+    Student's t has it, with the degrees of freedom of both runs together.
     """
     blocks = [max(2.0, count / _block_length(count)) for count in (count_a, count_b)]
     student = np.random.default_rng(1).standard_t(sum(blocks) - 2, STUDENT_DRAWS)

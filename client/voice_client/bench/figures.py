@@ -1,7 +1,7 @@
 """From utterances to the figures of a step: percentiles, word error rates, real time, and how many streams are kept."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -180,7 +180,7 @@ def _figures(
         error_share=failed / len(samples),
         client_told=client is not None,
         saturated=saturated,
-        missing=_missing(step, samples, good, behind, words),
+        missing=tuple(_missing(step, samples, good, behind, words)),
     )
     return StepFigures(
         streams=step.streams,
@@ -286,7 +286,7 @@ def _verdict(
     error_share: float,
     client_told: bool,
     saturated: bool,
-    missing: str | None,
+    missing: tuple[str, ...],
 ) -> Verdict:
     """Judge a step; `missing` is what it would take to call its streams kept when nothing speaks against it."""
     reasons = []
@@ -306,7 +306,7 @@ def _verdict(
         return Verdict(None, ("broken off, so that the client's own load is not known", *reasons))
     if reasons:
         return Verdict(False, tuple(reasons))
-    return Verdict(True, ()) if missing is None else Verdict(None, (missing,))
+    return Verdict(None if missing else True, missing)
 
 
 def _missing(
@@ -315,25 +315,23 @@ def _missing(
     good: Sequence[Sample],
     behind: Behind | None,
     words: WordErrorRate | None,
-) -> str | None:
-    """Return what is missing before streams can be called kept; None when it is all there."""
+) -> Iterator[str]:
+    """Yield what is missing before the streams of a step that nothing speaks against can be called kept."""
     if len(samples) < FEWEST_UTTERANCES:
-        return f"too few utterances to tell ({len(samples)}; it takes {FEWEST_UTTERANCES}): a longer --duration helps"
+        yield f"too few utterances to tell ({len(samples)}; it takes {FEWEST_UTTERANCES}): a longer --duration helps"
+        return
     began = len({sample.caller for sample in samples})
     if step.calls_per_second is None and began < step.streams:
-        return f"only {began} of {step.streams} streams began an utterance: a longer --duration helps"
+        yield f"only {began} of {step.streams} streams began an utterance: a longer --duration helps"
     if not any("finalization_ms" in sample.measures for sample in good):
-        return None  # speaking: nothing more is judged
+        return  # speaking: nothing more is judged
     if behind is None:
-        return "recordings of one length do not show whether streams fall behind: take some of other lengths"
-    if behind.suspected:
-        return (
-            f"may fall behind ({behind.per_second:.2f} s for each second of speech, give or take "
-            f"{SURE_ERRORS * behind.error:.2f}): a longer --duration tells"
-        )
+        yield "recordings of one length do not show whether streams fall behind: take some of other lengths"
+    elif behind.suspected:
+        rate, error = f"{behind.per_second:.2f} s", f"{SURE_ERRORS * behind.error:.2f}"
+        yield f"may fall {rate} behind for each second of speech, give or take {error}: a longer --duration tells"
     if words is None or words.drift is None:
-        return "no recording was heard in the smallest step too, so the drift of the word errors is not known"
-    return None
+        yield "no recording was heard in the smallest step too, so the drift of the word errors is not known"
 
 
 def _rounded(value: Any) -> Any:

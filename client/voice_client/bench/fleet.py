@@ -83,11 +83,24 @@ class _Worker:
         line = await self._output.readline()
         if not line:
             code = await self._process.wait()
-            raise WorkerError(f"a measuring process ended (exit {code}): {self._last_words()}")
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            raise WorkerError(f"a measuring process {how}: {self._last_words()}")
         message: dict[str, Any] = json.loads(line)
         if (failed := message.get("failed")) is not None:
             raise _error(failed)
         return message
+
+    async def ready(self, on_note: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Return the endpoints that it found, once it can begin.
+
+        Raises:
+            VoiceError: see `hear`.
+        """
+        while (endpoints := (message := await self.hear()).get("endpoints")) is None:
+            if (note := message.get("doing")) is not None:
+                on_note(note)
+        found: list[dict[str, Any]] = endpoints
+        return found
 
     async def end(self) -> None:
         """Let the process end: its input closes, and it leaves its streams."""
@@ -96,11 +109,12 @@ class _Worker:
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._process.wait()
-        except TimeoutError:
-            self._kill()
-        except asyncio.CancelledError:
-            self._kill()
-            raise
+        except (TimeoutError, asyncio.CancelledError) as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()  # at once: nothing survives that
+            if isinstance(error, asyncio.CancelledError):
+                raise
         finally:
             await end_tasks(draining)
             self._stderr.close()
@@ -108,10 +122,6 @@ class _Worker:
     async def _drain(self) -> None:
         while await self._output.read(65536):  # a full pipe would keep it from ending
             pass
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _last_words(self) -> str:
         self._stderr.seek(0)
@@ -194,18 +204,22 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(plan: BenchPlan, environment: Mapping[str, str], *, processes: int) -> AsyncGenerator[Fleet]:
+async def fleet(
+    plan: BenchPlan, environment: Mapping[str, str], *, processes: int, on_note: Callable[[str], None]
+) -> AsyncGenerator[Fleet]:
     """Start the processes; they are ready when the block begins, and have ended when it is left.
 
     Args:
         plan: the run.
         environment: what leads them to the endpoint.
         processes: how many.
+        on_note: is told what is done before they are ready.
 
     Raises:
         VoiceError: the endpoint cannot be used, or a process did not start.
     """
     workers: list[_Worker] = []
+    on_note(f"starting {processes} measuring process{'es' if processes > 1 else ''}")
     try:
         for _ in range(processes):
             stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the worker's end
@@ -224,8 +238,8 @@ async def fleet(plan: BenchPlan, environment: Mapping[str, str], *, processes: i
         for number, worker in enumerate(workers):
             worker.tell(plan=plan.as_json(), first=number == 0)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
-        answers = await _all(deadline, [worker.hear() for worker in workers])
-        yield Fleet(plan, workers, answers[0]["endpoints"])
+        answers = await _all(deadline, [worker.ready(on_note) for worker in workers])
+        yield Fleet(plan, workers, answers[0])
     finally:
         await asyncio.gather(*(worker.end() for worker in workers))
 

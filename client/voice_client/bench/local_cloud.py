@@ -128,13 +128,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     try:
         async with asyncio.timeout(STOP_SECONDS):
             await process.wait()
-    except TimeoutError:
-        _kill(process)
-    except asyncio.CancelledError:
-        _kill(process)
-        raise
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    except (TimeoutError, asyncio.CancelledError) as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        if isinstance(error, asyncio.CancelledError):
+            raise

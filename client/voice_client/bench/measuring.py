@@ -30,6 +30,10 @@ class Measured:
 class Watching(Protocol):
     """Is told how a run goes on."""
 
+    def note(self, line: str) -> None:
+        """Something begins that has to be waited for."""
+        ...
+
     def starting(self, step: StepMeasured, number: int, of: int) -> None:
         """A step begins."""
         ...
@@ -78,7 +82,8 @@ async def measure(measured: Measured, environment: Mapping[str, str] | None, wat
     """
     plan = measured.plan
     processes = max(plan.processes_for(streams) for streams in plan.concurrency)
-    async with fleet(plan, os.environ if environment is None else environment, processes=processes) as ready:
+    variables = os.environ if environment is None else environment
+    async with fleet(plan, variables, processes=processes, on_note=watching.note) as ready:
         measured.endpoints = ready.endpoints
         for number, streams in enumerate(plan.concurrency):
             rate = streams / measured.mean_seconds if plan.arrivals == "open" else None

@@ -1,6 +1,7 @@
 """A report for the terminal: one row a step, and what it comes to."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -24,6 +25,14 @@ NONE_SEEN_CHANCE = 0.05
 
 WIDE = 200
 """Columns of the table where the output is no terminal: nothing is cut off."""
+
+
+def rendered(show: Callable[[Console], None]) -> str:
+    """Return what is printed to a console that is as wide as standard output's terminal, or `WIDE`."""
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    with console.capture() as printed:
+        show(console)
+    return printed.get()
 
 
 def print_report(report: Report, console: Console) -> None:

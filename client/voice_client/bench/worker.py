@@ -3,8 +3,9 @@
     python -m voice_client.bench.worker
 
 One JSON object a line, both ways. In: the plan first, then `{"step": ...}` and `{"stop": true}` in turn; the end of
-input ends the process, whatever it does. Out: `endpoints` once it can begin, `sample` for each utterance, `timeline`,
-`measured` when all of a step's window is over, `idle` after `stop`; and `failed` instead, as its last word.
+input ends the process, whatever it does. Out: `doing` for what takes its time before it can begin, then `endpoints`;
+`sample` for each utterance, `timeline`, `measured` when all of a step's window is over, `idle` after `stop`; and
+`failed` instead, as its last word.
 """
 
 import asyncio
@@ -62,6 +63,8 @@ async def ready(plan: BenchPlan, *, first: bool) -> AsyncGenerator[Ready]:
     """
     async with AsyncExitStack() as stack:
         found: list[Endpoint] = []
+        if first:
+            say(doing="looking the endpoint up")
         if plan.kind != "tts":
             found.append(await stack.enter_async_context(open_endpoint(_address(plan, "stt"), invocation_path=None)))
         if plan.kind != "stt":
@@ -81,6 +84,7 @@ async def ready(plan: BenchPlan, *, first: bool) -> AsyncGenerator[Ready]:
             made = Ready(maker, len(recordings), [])
         facts = [await _facts(endpoint, plan) for endpoint in found] if first else []
         if first:
+            say(doing="one utterance, to see that the endpoint works")
             async with made.make() as caller:
                 await caller.call(0)
         yield Ready(made.make, made.items, facts)

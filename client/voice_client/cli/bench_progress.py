@@ -1,7 +1,6 @@
 """How far a run is: a bar on a terminal, a line for each step elsewhere."""
 
 import sys
-import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,35 +32,27 @@ class RunProgress:
         self._label = ""
         self._values: list[float] = []
         self._utterances = self._failed = 0
-        self._began = 0.0
 
     def note(self, line: str) -> None:
-        """Say what is being waited for."""
+        """See `Watching`."""
         if self._bars is None:
             say(line)
         self.detail(line)
 
     def detail(self, line: str) -> None:
         """Show how far that is, on a terminal only."""
-        if self._bars is None:
-            return
-        if self._task is None:
-            self._task = self._bars.add_task(line, total=None)
-        else:
-            self._bars.update(self._task, description=line)
+        if self._bars is not None:
+            self._show(line, total=None)
 
     def starting(self, step: StepMeasured, number: int, of: int) -> None:
         """See `Watching`."""
         self._values, self._utterances, self._failed = [], 0, 0
         self._label = f"step {number + 1} of {of}: {step.streams} stream{'s' if step.streams > 1 else ''}"
-        self._began = time.monotonic()
         planned = self._plan.ramp + self._plan.warm_up + self._plan.duration
         if self._bars is None:
             say(f"{self._label}, {planned:.0f} s and what is under way by then")
         else:
-            if self._task is not None:
-                self._bars.remove_task(self._task)
-            self._task = self._bars.add_task(self._label, total=planned)
+            self._show(self._label, total=planned)
 
     def sample(self, sample: Sample) -> None:
         """See `Watching`."""
@@ -71,13 +62,17 @@ class RunProgress:
             if (value := sample.measures.get(_LEADING[self._plan.kind][0])) is not None:
                 self._values.append(value)
         if self._bars is not None:
-            passed = time.monotonic() - self._began
-            self._bars.update(self._task, completed=passed, description=f"{self._label}, {self._so_far()}")
+            self._bars.update(self._task, description=f"{self._label}, {self._so_far()}")
 
     def finished(self, step: StepMeasured) -> None:
         """See `Watching`."""
         if self._bars is None:
             say(f"{self._label}, {self._so_far()}")
+
+    def _show(self, line: str, *, total: float | None) -> None:
+        if self._task is not None:
+            self._bars.remove_task(self._task)
+        self._task = self._bars.add_task(line, total=total)
 
     def _so_far(self) -> str:
         failed = f", {self._failed} failed" if self._failed else ""
@@ -87,9 +82,18 @@ class RunProgress:
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415 - scripts never see it
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+            from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+            from rich.progress_bar import ProgressBar  # noqa: PLC0415
 
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+            class TimeBar(BarColumn):
+                """A bar that moves with the time, whether or not anything came back meanwhile."""
+
+                def render(self, task: Task) -> ProgressBar:
+                    if task.total is not None:
+                        task.completed = min(task.total, task.elapsed or 0.0)
+                    return super().render(task)
+
+            columns = (TextColumn("{task.description}"), TimeBar(bar_width=16), TimeElapsedColumn())
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
         return self

@@ -41,7 +41,15 @@ def test_all_that_is_wrong_with_a_plan_is_said_at_once() -> None:
         BenchPlan(
             "talk", Place(stage="dev", endpoint="ear"), concurrency=(0, 2, 2), duration=0.0, ramp=-1.0, processes=0
         )
-    for part in ("1 to 2000, not 0", "given twice", "--duration", "--ramp", "--processes", "exclude", "--speaking-endpoint"):
+    for part in (
+        "1 to 2000, not 0",
+        "given twice",
+        "--duration",
+        "--ramp",
+        "--processes",
+        "exclude",
+        "--speaking-endpoint",
+    ):
         assert part in error.value.message
     with pytest.raises(BadInputError, match="commas"):
         parse_concurrency("1,two")
