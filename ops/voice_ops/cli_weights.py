@@ -63,7 +63,11 @@ def stage(*, stage: Stage = DEFAULT_STAGE, context: Context = None, as_json: AsJ
             build = start_or_join(one, place, aws)
             verb = "following" if build.joined else "started"
             console.print(f"{verb} build {escape(build.build_id)} for {escape(one.model)}@{one.revision[:12]}")
-            _show(follow(build, aws), console)
+            try:
+                _show(follow(build, aws), console)
+            except KeyboardInterrupt:
+                console.print("the build goes on; the same command follows it again")
+                raise
         _tell([look(one, place.bucket, aws) for one in wanted], as_json=as_json)
 
 

@@ -61,6 +61,16 @@ def test_the_build_is_told_where_the_token_is_and_never_the_token(store: dict[st
     # The type SECRETS_MANAGER would put the token itself into the process's environment.
     assert all(item.get("Type", "PLAINTEXT") == "PLAINTEXT" for item in variables.values())
     assert "python3 -m weights_staging" in project["Properties"]["Source"]["BuildSpec"]
+    # With a limit of its own CodeBuild refuses a build that would else wait in its queue.
+    assert "ConcurrentBuildLimit" not in project["Properties"]
+    assert project["Properties"]["QueuedTimeoutInMinutes"] == 30
+
+
+def test_build_and_function_run_the_same_job(store: dict[str, Any]) -> None:
+    (project,) = (resource for resource in store["Resources"].values() if resource["Type"] == "AWS::CodeBuild::Project")
+    (function,) = (resource for resource in store["Resources"].values() if resource["Type"] == "AWS::Lambda::Function")
+    key = function["Properties"]["Code"]["S3Key"]
+    assert project["Properties"]["Source"]["Location"]["Fn::Join"][1][-1] == f"/{key}"
 
 
 def test_the_ear_waits_for_its_weights_and_the_voice_does_not(staged: SynthesizedStage) -> None:
