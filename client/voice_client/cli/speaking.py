@@ -62,6 +62,8 @@ class SpeakJob:
             problems.append(
                 BadInputError("audio is not written to a terminal", advice="Pipe it into a player, or name a file")
             )
+        if self.pipe_format == "raw" and not to_pipe:
+            problems.append(BadInputError("--format is for -o -"))
         if self.device is not None and not self.play:
             problems.append(BadInputError("--device is for --play"))
         if self.show_words and not self.verbose:

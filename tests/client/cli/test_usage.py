@@ -130,6 +130,7 @@ def test_a_text_file_named_wav_is_2_with_the_reason(voice_here: Any, tmp_path: P
         (("speak", "😀 ..."), "there is no text to speak"),
         (("speak", "Hi.", "-o", "-", "--json"), "--json and -o - exclude each other"),
         (("speak", "Hi.", "--speed", "9", "--device", "2"), "--device is for --play; a speed of 9"),
+        (("speak", "Hi.", "--format", "raw"), "--format is for -o -"),
         (("speak", "Hi.", "-o", "no/folder/out.wav"), "cannot be written"),
     ],
 )
