@@ -100,8 +100,8 @@ def speak(
 ) -> None:
     """Turn text into speech, 24 kHz mono: into a file (written whole or not at all), a pipe or the loudspeaker.
 
-    Each sentence is spoken while the next one waits, or is yet to be written. The file's name goes to standard output;
-    the measures go to standard error.
+    Each sentence is spoken while the next one waits, or is yet to be written.
+    The file's name goes to standard output, the measures to standard error.
 
     Examples:
 
