@@ -1,15 +1,11 @@
 """The `voice` command as a user runs it, and real endpoints on loopback: data plane, bridge and stand-in servers."""
 
-import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.server_process import announced, answers, free_port, server_process
 from voice_client.cli import app
 
 VOICE = Path(sys.executable).parent / "voice"
@@ -135,72 +132,43 @@ class LocalEndpoint:
         return "".join(log.read_text() for log in self.logs.iterdir())
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextmanager
-def _process(log: Path, arguments: list[str], **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], env=os.environ | environment, stdout=output, stderr=output
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(10)
-
-
-def _wait(what: Callable[[], object], log: Path) -> None:
-    end = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.05)
-
-
-def _answers(port: int, path: str) -> bool:
-    try:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2).close()
-    except OSError:
-        return False
-    return True
-
-
 @contextmanager
 def _endpoint(kind: str) -> Iterator[LocalEndpoint]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        port = _free_port()
-        log = folder / "container.log"
+        port = free_port()
         if kind == "stt":
-            inner = _free_port()
-            engine = _process(
-                folder / "vllm.log",
-                ["voice_local.containers.stand_in_vllm", "serve", STT_MODEL, "--port", str(inner)],
+            inner = free_port()
+            engine = server_process(
+                *("-m", "voice_local.containers.stand_in_vllm", "serve", STT_MODEL, "--port", str(inner)),
+                log=folder / "vllm.log",
+                ready=lambda: True,  # the bridge answers when this does
                 VOICE_LOCAL_STT_ENGINE="deterministic",
             )
-            bridge = _process(log, ["voxtral_bridge"], BRIDGE_PORT=str(port), VLLM_PORT=str(inner))
+            bridge = server_process(
+                *("-m", "voxtral_bridge"),
+                log=folder / "container.log",
+                ready=answers(port, "/ping"),
+                BRIDGE_PORT=str(port),
+                VLLM_PORT=str(inner),
+            )
             processes = [stack.enter_context(engine), stack.enter_context(bridge)]
         else:
-            speaker = _process(
-                log,
-                ["voice_local.containers.stand_in_omni", "serve"],
+            speaker = server_process(
+                *("-m", "voice_local.containers.stand_in_omni", "serve"),
+                log=folder / "container.log",
+                ready=answers(port, "/ping"),
                 VOICE_LOCAL_TTS_ENGINE="deterministic",
                 SM_VLLM_MODEL=TTS_MODEL,
                 SAGEMAKER_BIND_TO_PORT=str(port),
             )
             processes = [stack.enter_context(speaker)]
-        _wait(lambda: _answers(port, "/ping"), log)
 
-        name, plane_log = f"test-voice-{kind}", folder / "plane.log"
-        plane = ["voice_local.data_plane", "--container-port", str(port), "--endpoint-name", name]
-        stack.enter_context(_process(plane_log, [*plane, "--accept-seconds", "5"]))
-        _wait(lambda: "\n" in plane_log.read_text() and '"url"' in plane_log.read_text(), plane_log)
-        ready = json.loads(re.search(r"^\{.*\}$", plane_log.read_text(), re.MULTILINE)[0])  # type: ignore[index]
+        name, log = f"test-voice-{kind}", folder / "plane.log"
+        plane = ["-m", "voice_local.data_plane", "--container-port", str(port), "--endpoint-name", name]
+        stack.enter_context(server_process(*plane, "--accept-seconds", "5", log=log, ready=lambda: announced(log)))
+        ready = announced(log)
+        assert ready is not None
         yield LocalEndpoint(
             name=name,
             options=("--endpoint", name, "--endpoint-url", ready["url"], "--ca-bundle", ready["ca_bundle"]),

@@ -3,14 +3,9 @@
 import asyncio
 import gc
 import json
-import os
-import re
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -23,6 +18,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
+from tests.server_process import announced, answers, free_port, server_process
 from voice_client.errors import ConnectError, ConnectionLostError
 from voice_client.transport import Identity, StaticIdentity, StreamTarget, TransportSettings, VoiceTransport
 
@@ -94,44 +90,22 @@ class Server:
         self.process.wait(10)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
-def _running(arguments: list[str], environment: dict[str, str], *, port: int, path: str) -> Iterator[Server]:
+def _running(*arguments: str, port: int, path: str, **environment: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "server.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], env=os.environ | environment, stdout=output, stderr=output
-            )
-        try:
-            end = time.monotonic() + 30
-            while True:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1).close()
-                    break
-                except OSError:
-                    assert process.poll() is None, log.read_text()
-                    assert time.monotonic() < end, log.read_text()
-                    time.sleep(0.05)
+        ready = answers(port, "/health")
+        with server_process("-m", *arguments, log=log, ready=ready, **environment) as process:
             yield Server(process, port, path, log)
-        finally:
-            process.kill()
-            process.wait(10)
 
 
-def _stt_server() -> "contextmanager[Server]":  # type: ignore[valid-type]
-    port = _free_port()
+def _stt_server() -> AbstractContextManager[Server]:
+    port = free_port()
     return _running(
-        ["voice_local.containers.stand_in_vllm", "serve", STT_MODEL, "--port", str(port)],
-        {"VOICE_LOCAL_STT_ENGINE": "deterministic"},
+        *("voice_local.containers.stand_in_vllm", "serve", STT_MODEL, "--port", str(port)),
         port=port,
         path="v1/realtime",
+        VOICE_LOCAL_STT_ENGINE="deterministic",
     )
 
 
@@ -152,12 +126,14 @@ def mortal_stt_server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def tts_server() -> Iterator[Server]:
     """A stand-in vLLM-Omni whose engine plays 0.25 s for each word."""
-    port = _free_port()
+    port = free_port()
     with _running(
-        ["voice_local.containers.stand_in_omni", "serve"],
-        {"VOICE_LOCAL_TTS_ENGINE": "deterministic", "SM_VLLM_MODEL": TTS_MODEL, "SAGEMAKER_BIND_TO_PORT": str(port)},
+        *("voice_local.containers.stand_in_omni", "serve"),
         port=port,
         path="v1/audio/speech/stream",
+        VOICE_LOCAL_TTS_ENGINE="deterministic",
+        SM_VLLM_MODEL=TTS_MODEL,
+        SAGEMAKER_BIND_TO_PORT=str(port),
     ) as server:
         yield server
 
@@ -201,23 +177,12 @@ def plane_before(tmp_path_factory: pytest.TempPathFactory) -> PlaneBefore:
     @contextmanager
     def start(server: Server, name: str) -> Iterator[FaultyPlane]:
         log = tmp_path_factory.mktemp("plane") / "log"
-        arguments = ["voice_local.data_plane", "--container-port", str(server.port), "--endpoint-name", name]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *arguments, "--accept-seconds", "10", "--receive-window", "65536"],
-                stdout=output,
-                stderr=output,
-            )
-        try:
-            end = time.monotonic() + 30
-            while not (found := re.findall(r"^\{.*\}$", log.read_text(), re.MULTILINE)):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end, log.read_text()
-                time.sleep(0.05)
-            yield FaultyPlane(json.loads(found[0]))
-        finally:
-            process.kill()
-            process.wait(10)
+        plane = ["voice_local.data_plane", "--container-port", str(server.port), "--endpoint-name", name]
+        limits = ["--accept-seconds", "10", "--receive-window", "65536"]
+        with server_process("-m", *plane, *limits, log=log, ready=lambda: announced(log)):
+            ready = announced(log)
+            assert ready is not None
+            yield FaultyPlane(ready)
 
     return start
 

@@ -5,32 +5,21 @@
 
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.server_process import announced, answers, free_port, start_server, wait_until
+
 STT_MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
 TTS_MODEL = "Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice"
 EAR, VOICE = "page-voice-stt", "page-voice-tts"
-READY_SECONDS = 90
-"""A busy machine loads the speech engine's weights slowly."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -48,9 +37,8 @@ class Stage:
         self.start_engine()
         self._run("bridge", "-m", "voxtral_bridge", BRIDGE_PORT=self._port("bridge"), VLLM_PORT=self._port("vllm"))
         self.start_voice()
-        self._wait("vllm", lambda: self._answers("vllm", "/health"))
-        self._wait("bridge", lambda: self._answers("bridge", "/ping"))
-        self._wait("omni", lambda: self._answers("omni", "/ping"))
+        self.wait_for_engine()
+        self.wait_for_voice()
         self._run(
             "plane",
             str(Path(__file__).with_name("two_endpoints.py")),
@@ -58,8 +46,8 @@ class Stage:
             self._port("omni"),
             str(self.folder),
         )
-        self._wait("plane", lambda: '"url"' in self.log("plane"))
-        self.ready = json.loads(re.findall(r"^\{.*\}$", self.log("plane"), re.MULTILINE)[0])
+        self._wait("plane", lambda: announced(self._log("plane")))
+        self.ready = announced(self._log("plane")) or {}
 
     def start_engine(self) -> None:
         """Start the speech-to-text model's server; also after `kill("vllm")`."""
@@ -80,11 +68,11 @@ class Stage:
         )
 
     def wait_for_engine(self) -> None:
-        self._wait("vllm", lambda: self._answers("vllm", "/health"))
-        self._wait("bridge", lambda: self._answers("bridge", "/ping"))
+        self._wait("vllm", answers(self._ports["vllm"], "/health"))
+        self._wait("bridge", answers(self._ports["bridge"], "/ping"))
 
     def wait_for_voice(self) -> None:
-        self._wait("omni", lambda: self._answers("omni", "/ping"))
+        self._wait("omni", answers(self._ports["omni"], "/ping"))
 
     def kill(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGKILL)
@@ -106,7 +94,7 @@ class Stage:
             process.wait(10)
 
     def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(errors="replace")
+        return self._log(name).read_text(errors="replace")
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -133,25 +121,14 @@ class Stage:
     def _port(self, name: str) -> str:
         return str(self._ports[name])
 
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
     def _run(self, name: str, *arguments: str, **environment: str) -> None:
-        with (self.folder / f"{name}.log").open("ab") as output:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, *arguments], env=os.environ | environment, stdout=output, stderr=output
-            )
+        self.processes[name] = start_server(*arguments, log=self._log(name), **environment)
 
-    def _wait(self, name: str, what: Callable[[], bool]) -> None:
-        end = time.monotonic() + READY_SECONDS
-        while not what():
-            assert self.processes[name].poll() is None, self.log(name)
-            assert time.monotonic() < end, self.log(name)
-            time.sleep(0.05)
-
-    def _answers(self, name: str, path: str) -> bool:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{self._port(name)}{path}", timeout=2).close()
-        except OSError:
-            return False
-        return True
+    def _wait(self, name: str, ready: Callable[[], object]) -> None:
+        wait_until(ready, self.processes[name], self._log(name))
 
 
 @contextmanager

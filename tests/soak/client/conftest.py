@@ -1,18 +1,10 @@
 """A stand-in vLLM behind a data plane, each a process; a wire between it and the client that can be cut."""
 
 import asyncio
-import json
-import os
 import random
-import re
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 import wave
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.server_process import announced, answers, free_port, server_process
 from voice_client.transport import Identity, StaticIdentity, StreamTarget, VoiceTransport
 
 MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
-READY_SECONDS = 60
 RATE = 16_000
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
@@ -43,46 +35,13 @@ class Platform:
         return VoiceTransport(StreamTarget("ear", self.region, url, self.ca_bundle), identity=self.identity)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextmanager
-def process(log: Path, ready: Callable[[str], bool], *arguments: str, **environment: str) -> Iterator[None]:
-    with log.open("wb") as output:
-        running = subprocess.Popen(
-            [sys.executable, "-m", *arguments], env=os.environ | environment, stdout=output, stderr=output
-        )
-    try:
-        end = time.monotonic() + READY_SECONDS
-        while not ready(log.read_text()):
-            assert running.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        yield
-    finally:
-        running.kill()
-        running.wait(10)
-
-
 @pytest.fixture(scope="session")
 def vllm_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A stand-in vLLM whose engine says `w{n}` for each 240 ms of audio."""
     port = free_port()
-
-    def ready(_: str) -> bool:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
-        except OSError:
-            return False
-        return True
-
+    server = ["-m", "voice_local.containers.stand_in_vllm", "serve", MODEL, "--port", str(port)]
     log = tmp_path_factory.mktemp("vllm") / "log"
-    server = ["voice_local.containers.stand_in_vllm", "serve", MODEL, "--port", str(port)]
-    with process(log, ready, *server, VOICE_LOCAL_STT_ENGINE="deterministic"):
+    with server_process(*server, log=log, ready=answers(port, "/health"), VOICE_LOCAL_STT_ENGINE="deterministic"):
         yield port
 
 
@@ -93,9 +52,11 @@ def platform_for(tmp_path: Path) -> Iterator[Callable[[int], Platform]]:
 
         def start(container_port: int) -> Platform:
             log = tmp_path / f"plane-{container_port}.log"
-            plane = ["voice_local.data_plane", "--container-port", str(container_port), "--endpoint-name", "ear"]
-            stack.enter_context(process(log, lambda text: '"url"' in text, *plane, "--accept-seconds", "20"))
-            said = json.loads(re.findall(r"^\{.*\}$", log.read_text(), re.MULTILINE)[0])
+            plane = ["-m", "voice_local.data_plane", "--container-port", str(container_port), "--endpoint-name", "ear"]
+            running = server_process(*plane, "--accept-seconds", "20", log=log, ready=lambda: announced(log))
+            stack.enter_context(running)
+            said = announced(log)
+            assert said is not None
             identity = StaticIdentity(Identity(said["access_key"], said["secret_key"]))
             return Platform(int(said["url"].rsplit(":", 1)[1]), Path(said["ca_bundle"]), identity, said["region"])
 
