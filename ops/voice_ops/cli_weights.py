@@ -27,7 +27,8 @@ UNKNOWN = 2
 """Exit code when it could not be found out."""
 
 app = typer.Typer(
-    help="Weights that are staged in S3: copy them there, verify them (docs/weights.md).",
+    help="Weights that are staged in S3: copy them there, verify them (docs/weights.md).\n\n\b\n"
+    "voice weights stage --stage dev\nvoice weights verify --stage dev --json",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from voice_ops.errors import OpsError
-from voice_ops.session import AwsSession, error_code, translated
+from voice_ops.session import AwsSession, UnreachableError, error_code, translated
 from voice_ops.weights.staged import StagingPlace, WantedWeights
 
 POLL_SECONDS = 2.0
@@ -19,6 +19,9 @@ LAST_WORDS_SECONDS = 10.0
 
 LONGEST_SECONDS = 70 * 60.0
 """In all: a build's own limit is at most 55 minutes, and it may stand in a queue before."""
+
+LONGEST_SILENCE_SECONDS = 300.0
+"""Without an answer while a build is followed: the build goes on, and a laptop that slept comes back."""
 
 _RECENT = 20
 """Builds that are looked through for one that runs."""
@@ -67,14 +70,22 @@ def follow(build: RunningBuild, aws: AwsSession) -> Iterator[str]:
 
     Raises:
         StagingFailedError: it did not succeed, with its last line.
-        AwsError: AWS could not be asked.
+        AwsError: AWS could not be asked, for `LONGEST_SILENCE_SECONDS` if it did not answer.
     """
-    deadline = time.monotonic() + LONGEST_SECONDS
+    began = answered = time.monotonic()
+    deadline = began + LONGEST_SECONDS
     tail = _Tail(aws)
     while True:
-        with translated(f"following build {build.build_id}"):
-            described = aws.client("codebuild").batch_get_builds(ids=[build.build_id])["builds"][0]
-            yield from tail.new_lines(described)
+        try:
+            with translated(f"following build {build.build_id}"):
+                described = aws.client("codebuild").batch_get_builds(ids=[build.build_id])["builds"][0]
+                yield from tail.new_lines(described)
+        except UnreachableError:
+            if time.monotonic() - answered >= LONGEST_SILENCE_SECONDS:
+                raise
+            time.sleep(POLL_SECONDS)
+            continue
+        answered = time.monotonic()
         status = str(described["buildStatus"])
         if status != "IN_PROGRESS":
             break

@@ -3,12 +3,15 @@
 import io
 import json
 import os
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import boto3
 import pytest
+from botocore.config import Config
 from typer.testing import CliRunner, Result
 
 from tests.local.control_plane.conftest import PingHost
@@ -17,6 +20,8 @@ from voice_local.control_plane import ControlPlane
 from voice_local.identity import LocalIdentity
 from voice_local.isolation import IsolatedClients, connection_variables, leading_elsewhere
 from voice_ops.cli_weights import app
+from voice_ops.session import AwsSession
+from voice_ops.weights.build import RunningBuild, follow
 
 JOB = Path(__file__).parents[3] / "constructs" / "voice_constructs" / "model_weights_job"
 MODEL = "mistralai/Voxtral-Mini-4B-Realtime-2602"
@@ -76,6 +81,28 @@ def store(client: Any, hub: HubServer) -> Any:
     return s3
 
 
+class LosesItsNetwork:
+    """A session with the plane that is led nowhere the first time it is asked."""
+
+    def __init__(self) -> None:
+        self._session = AwsSession()
+        self._asked = 0
+
+    def client(self, service: str) -> Any:
+        self._asked += 1
+        if self._asked == 1:
+            return boto3.client(
+                service, endpoint_url="http://127.0.0.1:9", config=Config(retries={"total_max_attempts": 1})
+            )
+        return self._session.client(service)
+
+
+def build_id(done: Result) -> str:
+    found = re.search(r"build (staging:\S+)", done.output)
+    assert found, done.output
+    return found[1]
+
+
 def voice_weights(command: str, hub: HubServer, *options: str) -> Result:
     staged = ["-c", "stt.weights=staged", "-c", f"stt.revision={hub.commit}"]
     return CliRunner().invoke(app, [command, *staged, *options])
@@ -94,6 +121,8 @@ def test_stage_copies_and_follows_and_verify_finds_what_was_changed_since(hub: H
 
     done = voice_weights("stage", hub)
     assert done.exit_code == 0, done.output
+    followed = list(follow(RunningBuild(build_id(done), joined=True), cast("AwsSession", LosesItsNetwork())))
+    assert followed[-1].startswith("complete; manifest")
     assert "2 are there and right" in done.output
     assert "complete; manifest" in done.output
 
