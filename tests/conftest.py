@@ -1,10 +1,18 @@
-"""In continuous integration a test may be skipped for these reasons and no other: a skip must not hide a failure."""
+"""What holds for all tests: why one may be skipped, and that no machine is too slow for one.
+
+In continuous integration a test may be skipped for the reasons below and no other: a skip must not hide a failure.
+"""
 
 import os
 import re
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The time that an example takes is the machine's affair.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Node 20 is supported and past its end of life; jsii says so in eleven lines, in each process.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")

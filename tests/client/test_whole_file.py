@@ -1,7 +1,10 @@
 """Files written whole or not at all: over links, pipes, devices, and where nothing can be written."""
 
 import os
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,7 +72,6 @@ def test_an_open_file_given_by_its_descriptor_is_added_to_and_not_replaced(tmp_p
     assert path.stat().st_ino == inode
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
 def test_a_full_device_is_told(tmp_path: Path) -> None:
     link = tmp_path / "full"
     link.symlink_to("/dev/full")
@@ -98,15 +100,29 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
             check_writable(tmp_path / name)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_rights_that_are_missing_are_told_before_the_work(tmp_path: Path) -> None:
-    protected = tmp_path / "protected.txt"
-    protected.touch(0o444)
-    with pytest.raises(BadInputError, match="write-protected"):
-        check_writable(protected)
-    tmp_path.chmod(0o555)
+@contextmanager
+def as_an_ordinary_user() -> Iterator[None]:
+    """Root may write everywhere; nobody may not."""
+    if os.geteuid():
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
     try:
-        with pytest.raises(BadInputError, match="takes no new file"):
-            check_writable(tmp_path / "new.txt")
+        yield
     finally:
-        tmp_path.chmod(0o755)
+        os.setresuid(0, 0, 0)
+
+
+def test_rights_that_are_missing_are_told_before_the_work() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, protected = Path(name), Path(name) / "protected.txt"
+        protected.touch(0o444)
+        folder.chmod(0o555)
+        try:
+            with as_an_ordinary_user():
+                with pytest.raises(BadInputError, match="write-protected"):
+                    check_writable(protected)
+                with pytest.raises(BadInputError, match="takes no new file"):
+                    check_writable(folder / "new.txt")
+        finally:
+            folder.chmod(0o755)
