@@ -1,6 +1,7 @@
 """`voice ui`: the web page."""
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -96,8 +97,8 @@ async def _serve(
     as_json: bool,
 ) -> None:
     ended = asyncio.Event()
-    # The only way to end a page is not a failure. A second Ctrl-C does not wait for open connections.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: _end(ended))
+    # The only way to end a page is no failure. It takes seconds at most, so a second Ctrl-C changes nothing.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, ended.set)
     from voice_client.replies import chosen_reply  # noqa: PLC0415
     from voice_client.replies.chat import ChatEndpoint  # noqa: PLC0415
 
@@ -106,6 +107,7 @@ async def _serve(
     if sys.stderr.isatty():
         say("loading the page ...")
     try:  # it takes seconds to load
+        from voice_client.session.ending import end_tasks  # noqa: PLC0415
         from voice_client.ui.application import PageOptions, application  # noqa: PLC0415
         from voice_client.ui.endpoints import SharedEndpoints  # noqa: PLC0415
         from voice_client.ui.serving import HOST, listening_socket, serving  # noqa: PLC0415
@@ -120,30 +122,32 @@ async def _serve(
     async with SharedEndpoints(ear, voice) as endpoints:
         door = application(page, endpoints, password=password)
         async with serving(door, listener, page.settings) as server:
+            # What is loaded now stays: a million objects that no collection, the last one included, need look at again.
+            # It would hold up sound for a second, and the end.
+            gc.freeze()
             here = listener.getsockname()[1]
-            addresses = {"url": f"http://{HOST}:{here}/"}
-            try:
+
+            async def show() -> None:
+                addresses = {"url": f"http://{HOST}:{here}/"}
                 if share:
                     say("WARNING: --share lets everybody on the internet who has the address and the password in, and")
                     say("WARNING: what they say and hear passes through Gradio's servers. They use your endpoints.")
                     addresses["public_url"] = await open_tunnel(door, HOST, here)
                 _announce(addresses, as_json=as_json)
-                waiting = asyncio.create_task(ended.wait())
-                await asyncio.wait({waiting, server}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                if server.done():
-                    server.result()
-                    raise BadInputError("the page's server ended by itself")
+                await asyncio.wait({server})
+                server.result()
+                raise BadInputError("the page's server ended by itself")
+
+            showing, waiting = asyncio.create_task(show()), asyncio.create_task(ended.wait())
+            try:
+                await asyncio.wait({showing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                if showing.done():
+                    showing.result()
             finally:
+                await end_tasks(showing, waiting)
                 if share:
                     await close_tunnels()
     say("ended")
-
-
-def _end(ended: asyncio.Event) -> None:
-    if ended.is_set():
-        raise KeyboardInterrupt
-    ended.set()
 
 
 def _announce(addresses: dict[str, str], *, as_json: bool) -> None:
