@@ -19,7 +19,7 @@ from voice_client.cli.spoken_text import push_stdin
 from voice_client.cli.wire_log import WireLog
 from voice_client.errors import BadInputError
 from voice_client.protocol.speech import BYTES_PER_SECOND
-from voice_client.session import Retry, SpeakingMetrics, Speech, SpeechChunk, Synthesizer, SynthesizerSettings
+from voice_client.session import Notice, Retry, SpeakingMetrics, Speech, SpeechChunk, Synthesizer, SynthesizerSettings
 from voice_client.session.ending import end_tasks
 from voice_client.session.manner import Manner
 from voice_client.whole_file import check_writable
@@ -126,10 +126,17 @@ async def speak_it(job: SpeakJob, place: Where) -> None:
     )
     with LiveText(shown=not job.verbose) as live:
         async with job.sinks() as sinks, connecting as voice:
-            speech = voice.speak(job.text) if job.text is not None else voice.open_speech()
+            speech = _speech(job, voice)
             async with _growing(speech, job):
                 await _hand_on(job, speech, sinks, live)
     _tell(job, voice, speech.metrics)
+
+
+def _speech(job: SpeakJob, voice: Synthesizer) -> Speech:
+    def tell(notice: Notice) -> None:
+        say(notice.message)
+
+    return voice.open_speech(on_notice=tell) if job.text is None else voice.speak(job.text, on_notice=tell)
 
 
 @asynccontextmanager
@@ -147,7 +154,7 @@ async def _growing(speech: Speech, job: SpeakJob) -> AsyncIterator[None]:
 
 
 async def _hand_on(job: SpeakJob, speech: Speech, sinks: list[Sink], live: LiveText) -> None:
-    told = complete = current = 0
+    complete = current = 0
     sentence, place = -1, ""
     async for event in speech:
         for sink in sinks:
@@ -158,9 +165,6 @@ async def _hand_on(job: SpeakJob, speech: Speech, sinks: list[Sink], live: LiveT
         current = current + len(event.pcm) if isinstance(event, SpeechChunk) else 0
         seconds = (complete + current) / BYTES_PER_SECOND
         live.show(f"{seconds:.1f} s, {place}")
-        for notice in speech.notices[told:]:
-            say(notice.message)
-        told = len(speech.notices)
 
 
 def _of_all(speech: Speech, sentence: int, job: SpeakJob) -> str:

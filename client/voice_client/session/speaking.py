@@ -28,7 +28,7 @@ class Speaking:
         streams: where they are spoken.
         outlet: where its audio goes.
         measures: is told the moments.
-        notices: takes what the caller may want to know.
+        tell: is told what the caller may want to know.
         retry: how to come back after a loss; None gives the first loss to the caller.
         settings: limits and time-outs.
         clock: time for measures and back-off.
@@ -43,7 +43,7 @@ class Speaking:
         outlet: Outlet,
         *,
         measures: SpeakingClock,
-        notices: list[Notice],
+        tell: Callable[[Notice], None],
         retry: Retry | None,
         settings: SynthesizerSettings,
         clock: Clock,
@@ -55,7 +55,7 @@ class Speaking:
         self._streams = streams
         self._outlet = outlet
         self._measures = measures
-        self._notices = notices
+        self._tell = tell
         self._retry = retry
         self._settings = settings
         self._clock = clock
@@ -104,7 +104,7 @@ class Speaking:
 
     def _again(self, notice: Notice) -> None:
         self._measures.again()
-        self._notices.append(notice)
+        self._tell(notice)
         self._outlet.restart(Restarted(self._utterance, self.done))
 
     async def _speak_on(self, stream: SpeechStream) -> None:

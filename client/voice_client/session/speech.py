@@ -1,7 +1,7 @@
 """A text being spoken, as its caller holds it: push text in, iterate for the audio, cancel."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from voice_client.errors import BadInputError, ProtocolError, VoiceError
@@ -47,13 +47,21 @@ class Speech:
     that iterates. Leaving the loop early stops the voice, as `cancel` does.
     """
 
-    def __init__(self, synthesizer: "Synthesizer", utterance: int, text: TextInput) -> None:
+    def __init__(
+        self,
+        synthesizer: "Synthesizer",
+        utterance: int,
+        text: TextInput,
+        *,
+        on_notice: Callable[[Notice], None] | None = None,
+    ) -> None:
         self.utterance = utterance
         """Number of this speech on its synthesizer, from 0."""
         self.notices: list[Notice] = []
         """What the caller may want to know and that ended nothing, in order."""
         self.cancelled = False
         """Whether it was stopped by `cancel`, or by leaving its loop early."""
+        self._on_notice = on_notice
         self._voice = synthesizer
         self._text = text
         self._measures = SpeakingClock()
@@ -156,6 +164,11 @@ class Speech:
             if self._work is not None:
                 await end_tasks(self._work)
 
+    def _tell(self, notice: Notice) -> None:
+        self.notices.append(notice)
+        if self._on_notice is not None:
+            self._on_notice(notice)
+
     async def _speak(self) -> None:
         """Speak in the background of the loop; how it ended goes through the outlet, after the audio."""
         voice = self._voice
@@ -165,7 +178,7 @@ class Speech:
             voice.streams,
             self._outlet,
             measures=self._measures,
-            notices=self.notices,
+            tell=self._tell,
             retry=voice.retry,
             settings=voice.settings,
             clock=voice.clock,

@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from voice_client.errors import BadInputError, ProtocolError
 from voice_client.protocol import speech
 from voice_client.session.connection import StreamOpener
 from voice_client.session.endpoint import EndpointAddress, open_endpoint
+from voice_client.session.events import Notice
 from voice_client.session.manner import Manner
 from voice_client.session.observing import Observer, observed
 from voice_client.session.sentences import SentenceSplitter
@@ -213,8 +214,12 @@ class Synthesizer:
         """
         return await ask_for_voices(self._opener, model=self.manner.model, seconds=self.settings.first_audio)
 
-    def speak(self, text: str) -> Speech:
+    def speak(self, text: str, *, on_notice: Callable[[Notice], None] | None = None) -> Speech:
         """Prepare to speak a text; iterating over the result sends it and yields the audio.
+
+        Args:
+            text: what is to be spoken.
+            on_notice: is told each of `Speech.notices` as it comes; audio may be long in coming after it.
 
         Raises:
             BadInputError: nothing to speak in it, or too much.
@@ -224,18 +229,22 @@ class Synthesizer:
         written.end()
         if not written.begins():
             raise BadInputError("there is no text to speak")
-        return self._prepared(written)
+        return self._prepared(written, on_notice)
 
-    def open_speech(self) -> Speech:
-        """Prepare to speak a text that is yet to come: `push_text`, `flush` and `end` it, and iterate for the audio."""
-        return self._prepared(self._text_input())
+    def open_speech(self, *, on_notice: Callable[[Notice], None] | None = None) -> Speech:
+        """Prepare to speak a text that is yet to come: `push_text`, `flush` and `end` it, and iterate for the audio.
+
+        Args:
+            on_notice: as for `speak`.
+        """
+        return self._prepared(self._text_input(), on_notice)
 
     def _text_input(self) -> TextInput:
         splitter = SentenceSplitter(longest=self.settings.longest_sentence, language=language_code(self.language))
         return TextInput(splitter, longest=self.settings.longest_text)
 
-    def _prepared(self, text: TextInput) -> Speech:
-        spoken = Speech(self, self._utterances, text)
+    def _prepared(self, text: TextInput, on_notice: Callable[[Notice], None] | None) -> Speech:
+        spoken = Speech(self, self._utterances, text, on_notice=on_notice)
         self._utterances += 1
         self._opened.add(spoken)
         return spoken

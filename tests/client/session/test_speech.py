@@ -11,6 +11,7 @@ from websockets.asyncio.server import ServerConnection
 
 from voice_client.errors import BadInputError, ConnectionLostError, ModelError, ProtocolError
 from voice_client.session import (
+    Notice,
     Restarted,
     Retry,
     SpeakingInterruptedError,
@@ -311,7 +312,8 @@ class TestComingBack:
         script = Script(broken, Script.well(), broken, broken, broken)
         settings = SynthesizerSettings(sentences_ahead=0)
         async with Synthesizer(await scripted(script), model=MODEL, retry=RETRY, settings=settings) as voice:
-            speech = voice.speak("One. Two. Three.")
+            told: list[Notice] = []
+            speech = voice.speak("One. Two. Three.", on_notice=told.append)
             heard: list[SpeechEvent] = []
             with pytest.raises(SpeakingInterruptedError, match="after asking again 3 times") as error:
                 await collect(speech, heard)
@@ -322,6 +324,7 @@ class TestComingBack:
         assert [event.sentence for event in heard if isinstance(event, Restarted)] == [0, 1, 1]
         assert script.asked == 5
         assert len(speech.notices) == 3
+        assert told == speech.notices
 
     async def test_a_listener_who_took_nothing_hears_of_no_restart(self, scripted: Callable[..., Any]) -> None:
         script = Script([Script.START, Script.TONE, "break"])
