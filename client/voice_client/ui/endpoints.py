@@ -2,6 +2,8 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
@@ -9,7 +11,9 @@ import botocore.session  # noqa: F401 - takes a second to load: with the page, r
 
 import voice_client.transport  # noqa: F401 - likewise
 from voice_client.cli.options import Where
+from voice_client.errors import CredentialsError, EndpointNotFoundError
 from voice_client.protocol.speech import INVOCATION_PATH
+from voice_client.session.connection import MessageStream
 from voice_client.session.endpoint import Endpoint, EndpointAddress, open_endpoint
 from voice_client.session.transcriber import DEFAULT_MODEL
 
@@ -17,7 +21,8 @@ from voice_client.session.transcriber import DEFAULT_MODEL
 class SharedEndpoints:
     """Both endpoints of a stage; an async context manager that closes what it opened.
 
-    A look-up that failed is made anew the next time, so a stage may be deployed while the page is open.
+    A look-up that failed is made anew the next time, so a stage may be deployed while the page is open. So is one whose
+    endpoint refuses the credentials or is gone: who logs in or deploys again need not start the page anew.
 
     Args:
         ear: where the speech-to-text endpoint is.
@@ -75,5 +80,13 @@ class SharedEndpoints:
                     endpoint_url=place["endpoint_url"],
                     ca_bundle=place["ca_bundle"],
                 )
-                self._found[kind] = await self._stack.enter_async_context(open_endpoint(address, invocation_path=path))
+                found = await self._stack.enter_async_context(open_endpoint(address, invocation_path=path))
+                self._found[kind] = replace(found, opener=partial(self._open, kind, found))
             return self._found[kind]
+
+    async def _open(self, kind: str, found: Endpoint) -> MessageStream:
+        try:
+            return await found.opener()
+        except (CredentialsError, EndpointNotFoundError):
+            self._found.pop(kind, None)
+            raise
