@@ -1,5 +1,6 @@
 """`voice doctor` when AWS, the network or a tool has a bad day: it ends, says whose fault it is, and tells the rest."""
 
+import contextlib
 import json
 import os
 import signal
@@ -206,11 +207,11 @@ def test_what_hangs_for_ever_is_given_up_and_the_rest_is_told(aws: OddAws, monke
     monkeypatch.setenv("AWS_PROFILE", "hangs")
     began = time.monotonic()
 
-    found = doctor(step_seconds=3)
+    found = doctor(step_seconds=5)
 
     assert time.monotonic() - began < 40, "it waited for the process, which takes a minute"
     assert found["credentials"].status is Status.FAIL
-    assert found["credentials"].detail == "no answer within 3 s"
+    assert found["credentials"].detail == "no answer within 5 s"
     assert "credential_process" in found["credentials"].advice
     assert found["bootstrap"].status is Status.SKIP
     assert found["python"].status is Status.PASS
@@ -255,8 +256,9 @@ def children_of(pid: int) -> str:
     """Return the names of a process's children, of whichever of its threads they are."""
     listed = ""
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            listed += Path(f"/proc/{child}/comm").read_text()
+        with contextlib.suppress(OSError):  # a thread or a child that has just ended
+            for child in (task / "children").read_text().split():
+                listed += Path(f"/proc/{child}/comm").read_text()
     return listed
 
 

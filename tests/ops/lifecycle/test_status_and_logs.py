@@ -88,7 +88,10 @@ def test_the_command_prints_a_table_or_json_and_says_that_prices_are_estimates(
     shown = CliRunner().invoke(cli_status.app, ["--stage", "dev"])
     told = CliRunner().invoke(cli_status.app, ["--stage", "dev", "--json"])
     wrong = CliRunner().invoke(cli_status.app, ["--stage", "nowhere"])
+    narrow = CliRunner(env={"COLUMNS": "40"}).invoke(cli_status.app, ["--stage", "dev"])
 
+    assert f"{NAME} InService" in narrow.output, "nothing is cut where a table does not fit"
+    assert max(map(len, narrow.output.splitlines())) <= 40
     assert shown.exit_code == 0, shown.output
     assert "1 x ml.g6.xlarge" in shown.output
     assert "estimate" in shown.output

@@ -156,7 +156,7 @@ def test_s3_that_slows_down_is_asked_again_and_one_that_refuses_leaves_no_half_u
 def test_a_build_that_is_stopped_takes_its_upload_back_and_the_next_one_goes_on(
     hub: HubServer, bucket: str, s3: Any, endpoint: str, environment: dict[str, str]
 ) -> None:
-    with S3Front(endpoint, delay_seconds=0.5) as front:
+    with S3Front(endpoint, delay_seconds=2) as front:
         told = {"WEIGHTS_BUCKET": bucket, "MODEL": MODEL, "REVISION": hub.commit, "HUB_URL": hub.url}
         running = subprocess.Popen(
             [sys.executable, "-m", "weights_staging"],
