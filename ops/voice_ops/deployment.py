@@ -32,7 +32,7 @@ from voice_ops.doctor import Examination, Limits, Status, examine
 from voice_ops.doctor.report import show
 from voice_ops.errors import OpsError
 from voice_ops.kept import Kept, kept_weights
-from voice_ops.leftovers import StageResource, await_nothing_left, delete_images, stage_images
+from voice_ops.leftovers import KINDS, StageResource, await_nothing_left, delete_images, stage_images
 from voice_ops.live_config import SERVICES, live_config
 from voice_ops.prices import ESTIMATE, money
 from voice_ops.session import AwsSession, CredentialsUnusableError, NoRegionError, translated
@@ -150,15 +150,16 @@ def destroy(request: Request, display: Display) -> dict[str, Any]:
     retains_logs = request.settings.retain_logs
     with display.step("images of the stage") as step:
         deleted = delete_images(images, request.aws.client)
-        step.outcome = f"{len(deleted)} deleted, {len(images) - len(deleted)} used by other stages or gone before"
+        others = len(images) - len(deleted)
+        step.outcome = f"{len(deleted)} deleted" + (f", {others} used by other stages or gone before" if others else "")
     with display.step("nothing is left") as step:
         left = await_nothing_left(request.stage, request.aws.client, images=deleted, retains_logs=retains_logs)
         wrong = [resource for resource in left if not resource.kept]
         if wrong:
             raise DeploymentFailedError("\n".join([f"{len(wrong)} things are left:", *map(_left, wrong)]))
-        step.outcome = "no stack, endpoint, config, model, log group, parameter, alarm, role, key or image"
+        step.outcome = f"{KINDS} kinds of resource looked for, none found"
         if left:
-            step.outcome = f"but what the settings keep: {len(left)} (log groups and their keys)"
+            step.outcome = f"{KINDS} kinds of resource looked for; the settings keep {len(left)} (logs and their keys)"
     kept = kept_weights(request.stage, request.aws)
     _say_kept(kept, left, display.console)
     return {

@@ -372,6 +372,9 @@ _LISTINGS: tuple[tuple[str, str, Callable[[str, Any], Iterable[str]], str], ...]
 )
 """Service, kind, how to list the stage's, and the command that removes one."""
 
+KINDS = len(_LISTINGS) + 2
+"""How many kinds of thing are looked for: those, keys and images."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what is left of a stage; return the exit code."""

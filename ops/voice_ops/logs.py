@@ -68,7 +68,7 @@ def log_lines(
         AwsError: AWS could not be asked.
     """
     group = f"/aws/sagemaker/Endpoints/{endpoint_name(stage, service)}"
-    start = int((time.time() - since_seconds) * 1000)
+    start = max(0, int((time.time() - since_seconds) * 1000))
     seen: dict[str, int] = {}
     while True:
         newest = start
