@@ -240,11 +240,10 @@ class VoiceTalk extends HTMLElement {
   // The server measures to the moment at which sound goes out to the page; its way to the loudspeaker comes on top.
   started({ utterance, at }) {
     if (this.arrived?.turn === utterance) this.arrived.until_played_ms = at - this.arrived.at;
-    this.showWaits();
+    if (this.measures?.turn === utterance) this.showWaits(); // they may come before the sound, or after it
   }
 
   showWaits() {
-    if (!this.measures) return;
     const { turn, final_text_ms, first_token_ms, first_sound_ms, total_ms } = this.measures;
     const { waits } = this.part_;
     const played = (wait) => (wait === null ? null : wait + ((this.arrived?.turn === turn && this.arrived.until_played_ms) || 0));
