@@ -40,17 +40,16 @@ def test_a_file_keeps_the_rights_it_had_and_a_new_one_has_the_usual_ones(tmp_pat
 def test_a_pipe_is_handed_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    read: list[str] = []
-    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    os.set_blocking(descriptor, True)
-    reader = threading.Thread(target=lambda: read.append(os.fdopen(descriptor).read()))
-    with pytest.raises(ZeroDivisionError), WholeFile(pipe) as file:
-        file.write(bytes(1 // 0))
     text = "words " * 50_000  # more than a pipe holds
-    reader.start()
-    write_whole(pipe, text)
-    reader.join(10)
-    assert read == [text]
+    read: list[bytes] = []
+    with os.fdopen(os.open(pipe, os.O_RDWR), "rb") as end:  # for writing too: it is at no end before all has come
+        with pytest.raises(ZeroDivisionError), WholeFile(pipe) as file:
+            file.write(bytes(1 // 0))
+        reader = threading.Thread(target=lambda: read.append(end.read(len(text))))
+        reader.start()
+        write_whole(pipe, text)
+        reader.join()
+    assert read == [text.encode()]
     assert pipe.is_fifo()
     assert names(tmp_path) == ["pipe"]
 
