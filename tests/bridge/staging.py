@@ -139,13 +139,13 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._started: list[Process] = []
+        self.started: list[Process] = []
         self.vllm_port = free_port()
 
     def _spawn(
         self, name: str, command: list[str], environment: dict[str, str]
     ) -> tuple["subprocess.Popen[bytes]", Path]:
-        output = self.folder / f"{name}-{len(self._started)}.log"
+        output = self.folder / f"{name}-{len(self.started)}.log"
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "SM_VLLM_", "VLLM_"))
         }
@@ -161,11 +161,11 @@ class Stage:
         return popen, output
 
     def vllm(self, **environment: str) -> Vllm:
-        notes = self.folder / f"notes-{len(self._started)}.jsonl"
+        notes = self.folder / f"notes-{len(self.started)}.jsonl"
         command = [sys.executable, str(SCRIPTED_VLLM), "--port", str(self.vllm_port)]
         popen, output = self._spawn("vllm", command, {"SCRIPTED_VLLM_NOTES": str(notes)} | environment)
         started = Vllm(popen, self.vllm_port, output, notes)
-        self._started.append(started)
+        self.started.append(started)
         wait_until(lambda: started.notes("listening"), "scripted vLLM listens")
         return started
 
@@ -180,7 +180,7 @@ class Stage:
         }
         popen, output = self._spawn("bridge", [sys.executable, "-m", "voxtral_bridge"], variables | environment)
         started = Process(popen, port, output)
-        self._started.append(started)
+        self.started.append(started)
         wait_until(lambda: listens(port), f"bridge listens: {output.read_text()}")
         if healthy:
             wait_until(lambda: ping(port) == 200, "bridge is healthy")
@@ -193,7 +193,7 @@ class Stage:
         program = programs / "vllm"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SCRIPTED_VLLM}" "$@"\n')
         program.chmod(0o755)
-        port, notes = free_port(), self.folder / f"notes-{len(self._started)}.jsonl"
+        port, notes = free_port(), self.folder / f"notes-{len(self.started)}.jsonl"
         variables = {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "BRIDGE_PORT": str(port),
@@ -205,7 +205,7 @@ class Stage:
         command = [sys.executable, str(CONTEXT / "entrypoint.py"), *arguments]
         popen, output = self._spawn("entrypoint", command, variables | environment)
         started = Vllm(popen, port, output, notes, is_container=True)
-        self._started.append(started)
+        self.started.append(started)
         if wait:
             wait_until(lambda: listens(port) and ping(port) == 200, f"container is healthy: {output.read_text()}")
         return started
@@ -213,12 +213,12 @@ class Stage:
     def close(self) -> None:
         """End all processes and hold every line of a log against the contract."""
         self._end_all()
-        for process in self._started:
+        for process in self.started:
             for line in json_lines(process.output):
                 assert_in_contract(line)
 
     def _end_all(self) -> None:
-        for process in reversed(self._started):
+        for process in reversed(self.started):
             if process.popen.poll() is None:
                 # Only the container has children to end in order.
                 process.signal(signal.SIGTERM if process.is_container else signal.SIGKILL)

@@ -1,8 +1,14 @@
 """vLLM dies, hangs or refuses; clients are idle, too many, or talk too long: everybody is told, nothing hangs."""
 
 import asyncio
+import re
 import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from time import monotonic
+
+import pytest
+from websockets.utils import accept_key
 
 from tests.bridge.staging import (
     APPEND,
@@ -66,7 +72,7 @@ async def test_vllm_closing_is_told(stage: Stage) -> None:
 
 async def test_stopped_vllm_is_found_by_ping_and_by_its_sessions(stage: Stage) -> None:
     """SIGSTOP: it still accepts TCP connections and answers nothing."""
-    vllm, bridge = stage.vllm(), stage.bridge(BRIDGE_KEEPALIVE="0.7", BRIDGE_CLOSE_TIMEOUT="0.3")
+    vllm, bridge = stage.vllm(), stage.bridge(BRIDGE_UNRESPONSIVE_TIMEOUT="0.7", BRIDGE_CLOSE_TIMEOUT="0.3")
     async with client(bridge) as ear:
         await say(ear, UPDATE, COMMIT, APPEND)
         await hear_until(ear, "transcription.delta")
@@ -127,12 +133,59 @@ async def test_no_vllm_at_all(stage: Stage) -> None:
     assert (ear.close_code, ear.close_reason) == (1011, "upstream_unavailable")
 
 
-async def test_vllm_that_does_not_open_a_session_in_time(stage: Stage) -> None:
-    stage.vllm()
-    bridge = stage.bridge(BRIDGE_CONNECT_TIMEOUT="0.4")
-    async with client(bridge, "/v1/realtime?accept_delay=30") as ear:
-        events = await hear_until_close(ear)
-    assert [event["code"] for event in events] == ["upstream_unavailable"]
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A stage for what is no vLLM, with a bridge that waits for it no longer than 0.4 s."""
+    stage = Stage(tmp_path_factory.mktemp("impatient"))
+    try:
+        stage.bridge(healthy=False, BRIDGE_CONNECT_TIMEOUT="0.4", BRIDGE_CLOSE_TIMEOUT="0.2")
+        yield stage
+    finally:
+        stage.close()
+
+
+ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "why"),
+    [
+        (b"", "upstream_unavailable", "did not answer in time"),
+        (b"HTTP/1.1 101 Switch", "upstream_unavailable", "did not answer in time"),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 8\r\n\r\nnot here", "upstream_unavailable", "HTTP 403"),
+        (b"\x00\x01garbage\r\n\r\n", "upstream_unavailable", "valid HTTP"),
+        (b"x" * 70_000, "upstream_unavailable", "8192 bytes"),
+        (ACCEPTED + b"another\r\n\r\n", "upstream_unavailable", "Sec-WebSocket-Accept"),
+        (ACCEPTED + b"KEY\r\n\r\n\x81\x82\0\0\0\0{}", "upstream_unavailable", "before a session was open"),  # masked
+        (
+            ACCEPTED + b"KEY\r\n\r\n\x88\x02\x00\x01",
+            "upstream_unavailable",
+            "before a session was open",
+        ),  # no close code
+    ],
+)
+async def test_what_is_no_vllm_is_told_as_a_failure_of_vllm(
+    impatient: Stage, answer: bytes, code: str, why: str
+) -> None:
+    """Whatever stands on vLLM's port, the client gets an error event and a close code, and the bridge goes on."""
+
+    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = re.search(rb"(?i)sec-websocket-key: (\S+)", head)
+        writer.write(answer.replace(b"KEY", accept_key(key[1].decode()).encode() if key else b""))
+        with suppress(ConnectionError):
+            await reader.read()  # until the bridge has had enough
+        writer.close()
+
+    [bridge] = impatient.started
+    server = await asyncio.start_server(impostor, "127.0.0.1", impatient.vllm_port)
+    try:
+        async with client(bridge) as ear:
+            [event] = await hear_until_close(ear)
+    finally:
+        server.close()
+    assert (event["code"], ear.close_code) == (code, 1011)
+    assert why in event["error"]
 
 
 def test_ping_follows_vllm(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side
 
-from voxtral_bridge.frames import frame_size, message_frame, text_of
+from voxtral_bridge.frames import frame_bounds, text_frame, text_of
 from voxtral_bridge.web_socket import WebSocket
 
 LIMIT = 70_000
@@ -33,13 +33,15 @@ class Wire:
 
     def close(self) -> None: ...
 
+    def write_eof(self) -> None: ...
 
-def socket_of(side: Side) -> tuple[WebSocket[Protocol], Wire, list[tuple[bytes, bool]]]:
-    socket: WebSocket[Protocol] = WebSocket(Protocol(side, max_size=LIMIT), LIMIT, asyncio.Event())
-    heard: list[tuple[bytes, bool]] = []
+
+def socket_of(side: Side) -> tuple[WebSocket, Wire, list[bytes]]:
+    heard: list[bytes] = []
+    protocol = Protocol(side, max_size=LIMIT)
+    socket = WebSocket(protocol, LIMIT, asyncio.Event(), heard.append)
     wire: Any = Wire()
     socket.transport = wire
-    socket.on_message = lambda data, is_text: heard.append((data, is_text))
     return socket, wire, heard
 
 
@@ -64,9 +66,9 @@ def test_messages_survive_any_fragments_and_pieces(
     socket, wire, heard = socket_of(side)
     while stream:
         piece = data.draw(st.integers(1, len(stream)) | st.integers(1, 9))
-        socket.receive(memoryview(stream[:piece]))
+        socket.receive(stream[:piece])
         stream = stream[piece:]
-    assert heard == [(payload, opcode is Opcode.TEXT) for opcode, payload, _ in sent if opcode is not Opcode.PING]
+    assert heard == [payload for opcode, payload, _ in sent if opcode is not Opcode.PING]
     assert not socket.ended
     if side is Side.SERVER:
         pongs = [Frame(Opcode.PONG, payload) for opcode, payload, _ in sent if opcode is Opcode.PING]
@@ -74,15 +76,15 @@ def test_messages_survive_any_fragments_and_pieces(
 
 
 @settings(max_examples=40)
-@given(payloads, st.booleans(), st.sampled_from(Side))
-def test_a_message_written_is_read_by_the_other_side(payload: bytes, is_text: bool, side: Side) -> None:
+@given(payloads, st.sampled_from(Side))
+def test_a_message_written_is_read_by_the_other_side(payload: bytes, side: Side) -> None:
     writer, wire, _ = socket_of(side)
-    writer.send(payload, is_text=is_text)
+    writer.send(payload)
     reader = Protocol(Side.SERVER if side is Side.CLIENT else Side.CLIENT, max_size=LIMIT)
     reader.receive_data(wire.written)
     [frame] = reader.events_received()
     assert isinstance(frame, Frame)
-    assert (frame.opcode, bytes(frame.data)) == (Opcode.TEXT if is_text else Opcode.BINARY, payload)
+    assert (frame.opcode, bytes(frame.data)) == (Opcode.TEXT, payload)
 
 
 @pytest.mark.parametrize(
@@ -99,20 +101,20 @@ def test_a_message_written_is_read_by_the_other_side(payload: bytes, is_text: bo
 )
 def test_faulty_frames_fail_the_connection(frame: bytes, close_code: int) -> None:
     socket, wire, heard = socket_of(Side.SERVER)
-    socket.receive(message_frame(b"before", is_text=True, masked=True))
+    socket.receive(text_frame(b"before", masked=True))
     socket.receive(frame)
-    socket.receive(message_frame(b"after", is_text=True, masked=True))
-    assert heard == [(b"before", True)]
+    socket.receive(text_frame(b"after", masked=True))
+    assert heard == [b"before"]
     assert socket.ended
     assert wire.written[:1] == b"\x88"
     assert int.from_bytes(wire.written[2:4]) == close_code
 
 
 def test_a_frame_too_large_is_known_by_its_head() -> None:
-    frame = bytearray(message_frame(b"x" * 200, is_text=True, masked=True))
-    assert frame_size(frame[:3], 200) == 0
-    assert frame_size(frame[:-1], 200) == 0
-    assert frame_size(frame, 200) == len(frame)
-    assert frame_size(frame[:4], 199) == -1
-    assert text_of(frame, masked=True) == b"x" * 200
-    assert text_of(frame, masked=False) is None
+    frame = bytearray(text_frame(b"x" * 200, masked=True))
+    assert frame_bounds(frame[:3], 200) == (0, 0)
+    assert frame_bounds(frame[:-1], 200) == (8, 0)
+    assert frame_bounds(frame, 200) == (8, len(frame))
+    assert frame_bounds(frame[:4], 199) == (0, 4), "all there is, for the core to refuse"
+    assert text_of(frame, 8, masked=True) == b"x" * 200
+    assert text_of(frame, 8, masked=False) is None

@@ -145,12 +145,32 @@ def test_recording_in_chunks_after_the_bridge_said_to_go_on(lonely: Process) -> 
 
 
 @pytest.mark.parametrize(
-    "request_bytes", [b"\x16\x03\x01 TLS?\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"x" * 99_999]
+    "request_bytes",
+    [
+        b"\x16\x03\x01 TLS?\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"x" * 99_999,
+        b"GET / HTTP/1.1\r\n" + b"more: headers\r\n" * 50_000,
+    ],
 )
 def test_what_is_no_http_request_is_refused(lonely: Process, request_bytes: bytes) -> None:
     answer = exchange(lonely, request_bytes)
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
     assert b"bad_request" in answer
+
+
+def test_the_head_alone_can_be_asked_for(lonely: Process) -> None:
+    head, _, body = exchange(lonely, b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert body == b""
+
+
+def test_a_handshake_is_a_get(lonely: Process) -> None:
+    head = b"POST /v1/realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    answer = exchange(
+        lonely, head + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 404 ")
 
 
 def test_a_broken_handshake_is_refused(lonely: Process) -> None:

@@ -25,8 +25,7 @@ from tests.bridge.staging import (
     say,
     wait_until,
 )
-from voxtral_bridge.errors import ConfigurationError
-from voxtral_bridge.settings import BridgeSettings
+from voxtral_bridge.settings import BridgeSettings, ConfigurationError
 from voxtral_bridge.vllm_command import vllm_command
 
 
@@ -194,7 +193,7 @@ def test_settings() -> None:
     wrong = {
         "BRIDGE_PORT": "0",
         "VLLM_PORT": "x",
-        "BRIDGE_KEEPALIVE": "-1",
+        "BRIDGE_UNRESPONSIVE_TIMEOUT": "-1",
         "BRIDGE_MAX_SESSIONS": "1.5",
         "SM_VLLM_MAX_MODEL_LEN": "nan",
     }

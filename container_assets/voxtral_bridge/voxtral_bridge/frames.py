@@ -5,60 +5,52 @@ every fault, is for the core of `websockets`, which costs twice as much a messag
 """
 
 import secrets
-import struct
 
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # where `websockets` was installed without its extension
     from websockets.utils import apply_mask
 
-_TEXT, _BINARY = 0x81, 0x82
-"""First bytes of frames that hold a whole message."""
-_MASK_BIT = 0x80
-_SHORT, _LONG = struct.Struct("!BBH"), struct.Struct("!BBQ")
+_TEXT = 0x81
+"""First byte of a frame that holds a whole text message."""
+_MASKED = 0x80
+"""Bit of the second byte, beside the length."""
 
 
-def frame_size(data: bytearray, max_payload: int) -> int:
-    """Return how many bytes the frame at the start of `data` has, 0 while it is not whole.
+def frame_bounds(data: bytearray, max_payload: int) -> tuple[int, int]:
+    """Return where the payload of the frame at the start of `data` begins and ends; the end is 0 while it is not whole.
 
-    -1 as soon as its head says that its payload is over `max_payload`: it can be refused without being kept.
+    When it has more than `max_payload` bytes: 0 and all there is, so that it can be refused without being kept.
     """
     if len(data) < 2:
-        return 0
-    length, head = data[1] & ~_MASK_BIT, _head_size(data)
-    if length >= 126:
-        if len(data) < head:
-            return 0
-        length = int.from_bytes(data[2:head])
+        return 0, 0
+    length = data[1] & ~_MASKED
+    start = 2 if length < 126 else 4 if length == 126 else 10
+    if len(data) < start:
+        return 0, 0
+    if start > 2:
+        length = int.from_bytes(data[2:start])
+    start += 4 if data[1] & _MASKED else 0
     if length > max_payload:
-        return -1
-    size = head + length + (4 if data[1] & _MASK_BIT else 0)
-    return size if size <= len(data) else 0
+        return 0, len(data)
+    return start, start + length if start + length <= len(data) else 0
 
 
-def text_of(frame: bytearray, *, masked: bool) -> bytes | None:
+def text_of(frame: bytearray, start: int, *, masked: bool) -> bytes | None:
     """Return the payload of a whole frame that holds a whole text message, None of any other and of a faulty one."""
-    if frame[0] != _TEXT or bool(frame[1] & _MASK_BIT) != masked:
+    if frame[0] != _TEXT or bool(frame[1] & _MASKED) != masked:
         return None
-    head = _head_size(frame)
-    return apply_mask(frame[head + 4 :], bytes(frame[head : head + 4])) if masked else bytes(frame[head:])
+    return apply_mask(frame[start:], bytes(frame[start - 4 : start])) if masked else bytes(frame[start:])
 
 
-def _head_size(frame: bytearray) -> int:
-    """Without the mask."""
-    length = frame[1] & ~_MASK_BIT
-    return 2 if length < 126 else 4 if length == 126 else 10
-
-
-def message_frame(data: bytes, *, is_text: bool, masked: bool) -> bytes:
-    """Return the frame that holds `data` as a whole message; a client's are masked, a server's are not."""
-    first, mask, length = _TEXT if is_text else _BINARY, _MASK_BIT if masked else 0, len(data)
+def text_frame(data: bytes, *, masked: bool) -> bytes:
+    """Return the frame that holds `data` as a whole text message; a client's are masked, a server's are not."""
+    length, mask = len(data), _MASKED if masked else 0
     if length < 126:
-        head = bytes((first, mask | length))
-    elif length < 1 << 16:
-        head = _SHORT.pack(first, mask | 126, length)
+        head = bytes((_TEXT, mask | length))
     else:
-        head = _LONG.pack(first, mask | 127, length)
+        code, width = (126, 2) if length < 1 << 16 else (127, 8)
+        head = bytes((_TEXT, mask | code)) + length.to_bytes(width)
     if not masked:
         return head + data
     key = secrets.token_bytes(4)

@@ -1,22 +1,22 @@
 """How vLLM is: whether it serves, asked all the time so that `/ping` itself answers at once, and how full it is."""
 
 import asyncio
-import math
+import re
 from collections.abc import Callable
 from typing import Any
 
-import h11
-
 from voxtral_bridge.event_log import log_event
+from voxtral_bridge.http_messages import ask_vllm
 from voxtral_bridge.settings import BridgeSettings
-from voxtral_bridge.vllm_http import ask_vllm
 
 _GAUGES = {
-    "vllm:num_requests_running": "requests_running",
-    "vllm:num_requests_waiting": "requests_waiting",
-    "vllm:kv_cache_usage_perc": "kv_cache_use",
+    "num_requests_running": "requests_running",
+    "num_requests_waiting": "requests_waiting",
+    "kv_cache_usage_perc": "kv_cache_use",
 }
 """vLLM's own names (v1/metrics/loggers.py) and the log's; the use is a share from 0 to 1 in spite of its name."""
+
+_SAMPLE = re.compile(rf"^vllm:({'|'.join(_GAUGES)})(?:{{.*}})? (\d+(?:\.\d+)?(?:e[+-]?\d\d?)?)$", re.MULTILINE)
 
 
 class HealthProbe:
@@ -26,58 +26,41 @@ class HealthProbe:
         self._settings = settings
         self.healthy = False
         self.detail = "vLLM was not asked yet"
-        """Why it is down, for people."""
+        """Why it is down, for people; empty while it is healthy."""
+        self.changed_at = asyncio.get_running_loop().time()
+        """Loop time at which it came up or went down."""
 
     async def run(self) -> None:
         """Probe until cancelled."""
+        settings = self._settings
         while True:
-            detail = await self._failure()
-            if (detail == "") != self.healthy or self.detail != detail:
-                self.healthy, self.detail = detail == "", detail
-                log_event("health", healthy=self.healthy, detail=detail)
-            await asyncio.sleep(self._settings.probe_interval)
-
-    async def _failure(self) -> str:
-        try:
-            async with asyncio.timeout(self._settings.probe_timeout):
-                status = (await ask_vllm(self._settings.vllm_port, "GET", "/health")).status
-        except TimeoutError:
-            return f"vLLM did not answer /health within {self._settings.probe_timeout:g} s"
-        except (OSError, h11.RemoteProtocolError) as error:
-            return f"vLLM cannot be asked for /health: {type(error).__name__}"
-        return "" if status == 200 else f"vLLM answers /health with {status}"
+            answer = await ask_vllm(settings.vllm_port, "GET", "/health", limit=settings.probe_timeout)
+            healthy = answer.status == 200
+            detail = "" if healthy else answer.error or f"vLLM answers /health with {answer.status}"
+            if healthy != self.healthy:
+                self.changed_at = asyncio.get_running_loop().time()
+            if detail != self.detail:
+                self.healthy, self.detail = healthy, detail
+                log_event("health", healthy=healthy, detail=detail)
+            await asyncio.sleep(settings.probe_interval)
 
 
 async def log_gauges(settings: BridgeSettings, open_sessions: Callable[[], int]) -> None:
     """Write a `gauges` line again and again until cancelled."""
     while True:
         await asyncio.sleep(settings.gauges_interval)
-        gauges: dict[str, Any] = {}
-        try:
-            async with asyncio.timeout(settings.probe_timeout):
-                answer = await ask_vllm(settings.vllm_port, "GET", "/metrics")
-            if answer.status == 200:
-                gauges = read_gauges(answer.body.decode(errors="replace"))
-        except (OSError, h11.RemoteProtocolError):
-            pass  # /ping and its log line tell of that
+        # Should vLLM not answer, /ping and its log line tell of that.
+        metrics = await ask_vllm(settings.vllm_port, "GET", "/metrics", limit=settings.probe_timeout)
+        gauges = read_gauges(metrics.body.decode(errors="replace"))
         log_event("gauges", sessions=open_sessions(), **gauges)
 
 
-def read_gauges(metrics: str) -> dict[str, float]:
+def read_gauges(metrics: str) -> dict[str, Any]:
     """Return vLLM's gauges from its `/metrics`, by the names of the log; what is not there is left out.
 
     Of several engines the requests are added up, and the fullest cache counts.
     """
-    gauges: dict[str, float] = {}
-    for line in metrics.splitlines():
-        gauge = _GAUGES.get(line.partition("{")[0].partition(" ")[0])
-        if gauge is None:
-            continue
-        try:
-            value = float(line.rpartition(" ")[2])
-        except ValueError:
-            continue
-        if math.isfinite(value):
-            known = gauges.get(gauge, 0.0)
-            gauges[gauge] = max(known, value) if gauge == "kv_cache_use" else known + value
-    return gauges
+    samples: dict[str, list[float]] = {}
+    for name, value in _SAMPLE.findall(metrics):
+        samples.setdefault(_GAUGES[name], []).append(float(value))
+    return {gauge: max(values) if gauge == "kv_cache_use" else sum(values) for gauge, values in samples.items()}

@@ -13,6 +13,13 @@ FINAL_COMMIT = b'{"type":"input_audio_buffer.commit","final":true}'
 BYTES_PER_SECOND = 2 * 16_000
 """Of the audio in `append`: PCM16 mono at 16 kHz, before base64."""
 
+_UNANSWERED_BYTES = BYTES_PER_SECOND
+"""PCM without an answer that is no sign of a fault yet: vLLM waits for whole steps of 80 ms."""
+
+_PLAIN_APPEND = re.compile(rb'\{"type": ?"input_audio_buffer\.append", ?"audio": ?"')
+_PLAIN_TYPE = re.compile(rb'\{"type": ?"([a-z_.]+)"')
+"""How JSON libraries write nearly all messages; those are not parsed, which would cost as much as passing them on."""
+
 
 def error_event(code: str, message: str) -> bytes:
     """Return an `error` event in vLLM's own shape: `error` is a string, beside a `code`."""
@@ -31,40 +38,50 @@ class GenerationTracker:
         """PCM bytes appended for the generation that runs, or for the next one."""
         self.last_error_code = ""
         """Code of vLLM's latest `error` event."""
+        self._answered_bytes = 0
 
     @property
     def pending_audio(self) -> float:
         """Seconds of audio appended for the generation that runs, or for the next one."""
         return self.pending_audio_bytes / BYTES_PER_SECOND
 
+    @property
+    def owes_output(self) -> bool:
+        """Whether vLLM has what it needs to say something more."""
+        unanswered = self.pending_audio_bytes - self._answered_bytes
+        return self.generating and (unanswered >= _UNANSWERED_BYTES or not self.final_commit_due)
+
     def take_audio(self) -> float:
         """Return the seconds of audio the ended generation had, and count anew."""
-        seconds, self.pending_audio_bytes = self.pending_audio, 0
+        seconds, self.pending_audio_bytes, self._answered_bytes = self.pending_audio, 0, 0
         return seconds
 
     def observe_input(self, message: bytes) -> None:
         """Take note of a message that goes to vLLM."""
-        if (audio_size := _plain_append(message)) is not None:
-            self.pending_audio_bytes += audio_size
+        plain = _PLAIN_APPEND.match(message)
+        if (
+            plain
+            and message.find(b'"', plain.end()) == len(message) - 2
+            and message[-1:] == b"}"
+            and b"\\" not in message
+        ):
+            self._append(message[plain.end() : -2])
             return
         event = _parse(message)
-        kind = event.get("type")
-        if kind == "input_audio_buffer.append":
-            audio = event.get("audio")
-            if isinstance(audio, str):
-                self.pending_audio_bytes += _decoded_size(len(audio), audio[-2:].count("="))
-        elif kind == "input_audio_buffer.commit":
-            if event.get("final"):
-                self.final_commit_due = False
-            elif not self.generating:
-                self.generating = self.final_commit_due = True
+        kind, audio = event.get("type"), event.get("audio")
+        if kind == "input_audio_buffer.append" and isinstance(audio, str):
+            self._append(audio.encode("ascii", "replace"))
+        elif kind == "input_audio_buffer.commit" and event.get("final"):
+            self.final_commit_due = False
+        elif kind == "input_audio_buffer.commit" and not self.generating:
+            self.generating = self.final_commit_due = True
 
     def observe_output(self, message: bytes) -> str:
         """Take note of a message that came from vLLM and return its type, empty when it has none."""
         plain = _PLAIN_TYPE.match(message)
         kind = plain[1].decode() if plain else _parse(message).get("type")
         if kind == "transcription.delta":
-            self.generating = True
+            self.generating, self._answered_bytes = True, self.pending_audio_bytes
         elif kind == "transcription.done":
             self.generating = self.final_commit_due = False
         elif kind == "error":
@@ -75,28 +92,8 @@ class GenerationTracker:
                 self.generating = False
         return kind if isinstance(kind, str) else ""
 
-
-# Nearly all messages are written in the usual way, by the JSON library that wrote them: those are read here without
-# parsing what they carry, which would cost more than passing them on. JSON decides on all others.
-
-_PLAIN_TYPE = re.compile(rb'\{"type": ?"([a-z_.]+)"')
-
-_APPEND = re.compile(rb'\{"type": ?"input_audio_buffer\.append", ?"audio": ?"')
-
-
-def _plain_append(message: bytes) -> int | None:
-    """Return the PCM bytes of an `append` written in the usual way, None for everything else."""
-    start = _APPEND.match(message)
-    if start is None or message[-2:] != b'"}':
-        return None
-    end = len(message) - 2
-    if message.find(b'"', start.end()) != end or b"\\" in message:
-        return None
-    return _decoded_size(end - start.end(), message.count(b"=", end - 2, end))
-
-
-def _decoded_size(characters: int, padding: int) -> int:
-    return max(characters * 3 // 4 - padding, 0)
+    def _append(self, base64: bytes) -> None:
+        self.pending_audio_bytes += max(len(base64) * 3 // 4 - base64.count(b"=", -2), 0)
 
 
 def _parse(message: bytes) -> dict[str, Any]:

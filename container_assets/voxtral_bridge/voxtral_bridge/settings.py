@@ -1,16 +1,22 @@
 """Settings of the bridge: each limit and time-out with its variable, its default and the reason for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
-
-from voxtral_bridge.errors import ConfigurationError
 
 SECONDS_PER_TOKEN = 0.08
 """Voxtral Realtime spends one token for 80 ms of audio."""
 
 LENGTH_MARGIN_TOKENS = 64
 """Kept free below MAX_MODEL_LEN (5 s): the prompt, and the silence vLLM pads the last audio with."""
+
+
+class ConfigurationError(Exception):
+    """The environment cannot be served with; every problem found in it is listed at once."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("wrong configuration: " + "; ".join(problems))
 
 
 def _read_from[T](*names: str, default: T) -> T:
@@ -34,13 +40,13 @@ class BridgeSettings:
     """Tokens of one generation; 0: not told, no limit of audio. At it an old engine dies and a new one goes deaf."""
     max_message_bytes: int = _read_from("BRIDGE_MAX_MESSAGE_BYTES", default=16 * 1024 * 1024)
     """Of one WebSocket message, both ways: vLLM's own limit."""
-    inbox_bytes: int = _read_from("BRIDGE_INBOX_BYTES", default=256 * 1024)
-    """Held for one client before it is read no further; one message may go over it."""
     idle_timeout: float = _read_from("BRIDGE_IDLE_TIMEOUT", default=300.0)
     """Without a message either way. vLLM has no limit of its own and holds the KV cache for ever."""
     stall_timeout: float = _read_from("BRIDGE_STALL_TIMEOUT", default=60.0)
     """A side that takes no message for so long hangs, and so does vLLM when it owes output: it answers every 80 ms
     of audio."""
+    unresponsive_timeout: float = _read_from("BRIDGE_UNRESPONSIVE_TIMEOUT", default=20.0)
+    """vLLM that fails to answer /health for so long hangs: its sessions are ended."""
     connect_timeout: float = _read_from("BRIDGE_CONNECT_TIMEOUT", default=10.0)
     """To open a session on vLLM; on loopback it takes milliseconds."""
     drain_timeout: float = _read_from("BRIDGE_DRAIN_TIMEOUT", default=10.0)
@@ -48,32 +54,30 @@ class BridgeSettings:
     shutdown_drain: float = _read_from("BRIDGE_SHUTDOWN_DRAIN", default=12.0)
     """For generations in progress at SIGTERM; with drain and closing below the 30 s after which SageMaker kills."""
     close_timeout: float = _read_from("BRIDGE_CLOSE_TIMEOUT", default=2.0)
-    """For a peer to answer a closing handshake."""
-    keepalive: float = _read_from("BRIDGE_KEEPALIVE", default=10.0)
-    """Between pings to vLLM, and for each answer: a wedged server is found within twice this."""
+    """For a peer to answer a closing handshake, or to read an HTTP answer."""
     probe_interval: float = _read_from("BRIDGE_PROBE_INTERVAL", default=1.0)
     """Between questions to vLLM's /health."""
     probe_timeout: float = _read_from("BRIDGE_PROBE_TIMEOUT", default=3.0)
     """Of one such question; with the interval it keeps a wedged engine's /ping at 200 for less than 5 s."""
-    invocation_timeout: float = _read_from("BRIDGE_INVOCATION_TIMEOUT", default=58.0)
-    """Of POST /invocations: SageMaker gives up at 60 s."""
-
     request_timeout: float = _read_from("BRIDGE_REQUEST_TIMEOUT", default=30.0)
     """For an HTTP request or a handshake to arrive whole: 25 MB within the 60 s that SageMaker has in all."""
+    invocation_timeout: float = _read_from("BRIDGE_INVOCATION_TIMEOUT", default=58.0)
+    """Of POST /invocations: SageMaker gives up at 60 s."""
     gauges_interval: float = _read_from("BRIDGE_GAUGES_INTERVAL", default=60.0)
     """Between lines with vLLM's gauges: CloudWatch's own period."""
 
     @property
-    def max_audio(self) -> float | None:
-        """Seconds of audio one generation may take, None when the model's length is not known."""
+    def max_audio(self) -> float:
+        """Seconds of audio one generation may take."""
         if not self.max_model_len:
-            return None
+            return float("inf")
         return max(self.max_model_len - LENGTH_MARGIN_TOKENS, 1) * SECONDS_PER_TOKEN
 
     @property
     def tick(self) -> float:
         """Seconds between looks at a session's limits: a few within each of them."""
-        return min(1.0, self.idle_timeout / 4, self.stall_timeout / 4, self.keepalive / 4, self.shutdown_drain / 4)
+        limits = (self.idle_timeout, self.stall_timeout, self.unresponsive_timeout, self.drain_timeout)
+        return min(1.0, self.shutdown_drain / 4, *(limit / 4 for limit in limits))
 
     @property
     def shutdown_limit(self) -> float:
@@ -90,20 +94,17 @@ class BridgeSettings:
         problems: list[str] = []
         values: dict[str, Any] = {}
         for setting in fields(cls):
-            name = next((name for name in setting.metadata["names"] if environment.get(name)), None)
-            if name is None:
-                continue
             kind: type[Any] = type(setting.default)
             top = 65535 if setting.name.endswith("port") else 1e9
-            try:
-                value = kind(environment[name])
-            except ValueError:
-                value = None
-            if value is None or (kind is not str and not 0 < value <= top):
-                what = "whole number" if kind is int else "number"
-                problems.append(f"{name} must be a {what} above 0 and at most {top:g}, not {environment[name][:40]!r}")
-            else:
-                values[setting.name] = value
+            for name in [name for name in setting.metadata["names"] if environment.get(name)][:1]:
+                try:
+                    values[setting.name] = kind(environment[name])
+                    wrong = kind is not str and not 0 < values[setting.name] <= top
+                except ValueError:
+                    wrong = True
+                if wrong:
+                    what = f"a {'whole ' if kind is int else ''}number above 0 and at most {top:g}"
+                    problems.append(f"{name} must be {what}, not {environment[name][:40]!r}")
         settings = cls(**values)
         if settings.port == settings.vllm_port:
             problems.append(f"the bridge and vLLM both have port {settings.port}: change BRIDGE_PORT or VLLM_PORT")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from voxtral_bridge.errors import ConfigurationError
+from voxtral_bridge.settings import ConfigurationError
 
 PREFIX = "SM_VLLM_"
 

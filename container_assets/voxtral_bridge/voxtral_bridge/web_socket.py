@@ -6,115 +6,145 @@ no more pauses the reading from the other (docs/decisions/bridge-server.md).
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Self, cast
+from contextlib import suppress
+from typing import cast
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidHandshake
 from websockets.frames import Close, CloseCode, Frame, Opcode
-from websockets.http11 import Request
-from websockets.protocol import SEND_EOF, Protocol, Side, State
+from websockets.protocol import Protocol, Side, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from voxtral_bridge.frames import frame_size, message_frame, text_of
+from voxtral_bridge.frames import frame_bounds, text_frame, text_of
 from voxtral_bridge.realtime import error_event
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Of an HTTP request or answer before its body."""
 
 _READ_BUFFER = memoryview(bytearray(64 * 1024))
 """One for all connections: what was read is taken in before the next read."""
 
 
-MAX_HEAD_BYTES = 64 * 1024
-"""Of an HTTP request or answer before its body."""
-
-
-async def until(changed: asyncio.Event, condition: Callable[[], bool], limit: float) -> bool:
-    """Wait for the condition, looked at whenever `changed` is set; return whether it holds within `limit` seconds."""
-    try:
+async def change(changed: asyncio.Event, limit: float) -> None:
+    """Wait until `changed` is set, for at most `limit` seconds."""
+    changed.clear()
+    with suppress(TimeoutError):
         async with asyncio.timeout(limit):
-            while not condition():
-                changed.clear()
-                await changed.wait()
-    except TimeoutError:
-        return False
-    return True
+            await changed.wait()
 
 
-class WebSocket[P: Protocol](asyncio.BufferedProtocol):
-    """One side's connection.
+async def until(changed: asyncio.Event, condition: Callable[[], bool], limit: float) -> None:
+    """Wait for the condition, looked at whenever `changed` is set, for at most `limit` seconds."""
+    end = asyncio.get_running_loop().time() + limit
+    while not condition() and (left := end - asyncio.get_running_loop().time()) > 0:
+        await change(changed, left)
 
-    `changed` is set when it ends, or when its peer takes no more or takes more again. `on_message` gets each message
-    and whether it is text, from the moment it is assigned.
-    """
 
-    def __init__(self, protocol: P, max_payload: int, changed: asyncio.Event) -> None:
+class WebSocket(asyncio.BufferedProtocol):
+    """One side's connection; `changed` is set when something happens to it that is no message."""
+
+    def __init__(
+        self, protocol: Protocol, max_message_bytes: int, changed: asyncio.Event, on_message: Callable[[bytes], None]
+    ) -> None:
         self.protocol = protocol
+        self._max_message_bytes = max_message_bytes
         self.changed = changed
-        self.on_message: Callable[[bytes, bool], None]
-        self.other: WebSocket[Any] | None = None
+        self.on_message = on_message
+        self.other: WebSocket = self
         """The side whose messages go out here, so that it is read no faster than this one takes them."""
         self.paused_since: float | None = None
         """Loop time since which the peer takes no more, None while it does."""
         self.lost = False
         self.transport: asyncio.Transport
-        self._reading_paused = False
-        self._partial: bytearray | None = None
-        self._partial_is_text = True
-        self._unread = bytearray()
-        self._max_payload = max_payload
-        self._is_client = protocol.side is Side.CLIENT
+        self._is_server = protocol.side is Side.SERVER
         self._head_is_read = False
-        self._close_seen = False
+        self._unread = bytearray()
+        self._fragments: bytearray | None = None
 
     @property
     def ended(self) -> bool:
         """Whether nothing can be sent any more."""
         return self.lost or self.protocol.state is not State.OPEN
 
-    def send(self, data: bytes, *, is_text: bool = True) -> None:
-        """Send one message; it is dropped when the connection has ended."""
+    def send(self, data: bytes) -> None:
+        """Send one message, as text; it is dropped when the connection has ended."""
         if not self.ended and not self.transport.is_closing():
-            self.transport.write(message_frame(data, is_text=is_text, masked=self._is_client))
+            self.transport.write(text_frame(data, masked=not self._is_server))
 
-    def pause_reading(self) -> None:
-        if not self._reading_paused and not self.lost:
-            self._reading_paused = True
+    def hold(self) -> None:
+        """Read no further from a peer that wants answers and takes none, so that they do not pile up."""
+        if self.paused_since is not None:
             self.transport.pause_reading()
 
-    def resume_reading(self) -> None:
-        if self._reading_paused and not self.lost:
-            self._reading_paused = False
+    async def close(self, code: int, reason: str, limit: float, *, drain: float = 0.0) -> None:
+        """Close in order within `limit` seconds, and before it `drain` for what is buffered to get out.
+
+        What still comes from the peer is passed on meanwhile.
+        """
+        try:
+            await until(self.changed, lambda: self.paused_since is None or self.ended, drain)
+            if not self.ended:
+                self.protocol.send_close(code, reason)
+                self.flush()
+            # Read on: a TCP close over unread data would reset the connection and lose what was just sent.
             self.transport.resume_reading()
+            await until(self.changed, lambda: self.lost, limit)
+        finally:
+            self.transport.abort()
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Take in what came from the peer: plain text is passed on, all else is the core's, whole frame by frame."""
-        unread = self._unread
-        unread += data
-        while unread:
-            is_open = self.protocol.state is State.OPEN
-            size = frame_size(unread, self._max_payload) if is_open else self._head_size(unread)
-            if size == 0:
+        """Take in what came: plain text is passed on, all else is the core's, whole frame by frame."""
+        self._unread += data
+        while self._unread:
+            start, end = self._unit()
+            if not end:
                 return
-            unit = unread[:size] if size > 0 else unread[:]
-            del unread[: len(unit)]
-            may_be_text = is_open and size > 0 and self._partial is None and not self._close_seen
-            text = text_of(unit, masked=not self._is_client) if may_be_text else None
-            if text is not None:
-                self.on_message(text, True)
-            else:
-                self.protocol.receive_data(unit)
-                for event in self.protocol.events_received():
-                    self._take(event)
-                self._flush()
+            unit = self._unread[:end]
+            del self._unread[:end]
+            is_plain = start and self._fragments is None
+            if is_plain and (text := text_of(unit, start, masked=self._is_server)) is not None:
+                self.on_message(text)
+                continue
+            self.protocol.receive_data(unit)
+            for event in self.protocol.events_received():
+                self._take(event)
+            self.flush()
 
-    def _head_size(self, unread: bytearray) -> int:
-        """Bytes of the handshake's head, 0 while it is not whole; afterwards all there is, as -1."""
-        if self.protocol.state is not State.CONNECTING or self._head_is_read:
-            return -1
-        end = unread.find(b"\r\n\r\n")
-        if end < 0 and len(unread) < MAX_HEAD_BYTES:
-            return 0
-        self._head_is_read = True
-        return end + 4
+    def _unit(self) -> tuple[int, int]:
+        unread, state = self._unread, self.protocol.state
+        if state is State.OPEN:
+            return frame_bounds(unread, self._max_message_bytes)
+        if state is State.CONNECTING and not self._head_is_read and len(unread) < MAX_HEAD_BYTES:
+            end = unread.find(b"\r\n\r\n")
+            self._head_is_read = end >= 0
+            return 0, end + 4 if self._head_is_read else 0
+        return 0, len(unread)
+
+    def _take(self, event: object) -> None:
+        if not isinstance(event, Frame) or event.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            self.hold()  # a ping has been answered
+            self.changed.set()
+            return
+        self._fragments = self._fragments or bytearray()
+        self._fragments += event.data
+        if event.fin:
+            message, self._fragments = bytes(self._fragments), None
+            self.on_message(message)
+
+    def flush(self) -> None:
+        """Write what the core has to say."""
+        for data in self.protocol.data_to_send():
+            if self.transport.is_closing():
+                return
+            if data:
+                self.transport.write(data)
+            elif self._is_server and self.protocol.close_rcvd is None:
+                self.transport.write_eof()  # failed: read on until the client has seen why
+            else:
+                self.transport.close()
+        if self.ended:
+            self.changed.set()
 
     # asyncio calls these
 
@@ -135,72 +165,50 @@ class WebSocket[P: Protocol](asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self.lost = True
-        if self.other is not None:
-            self.other.resume_reading()
-        self.changed.set()
+        self.resume_writing()
 
     def pause_writing(self) -> None:
         self.paused_since = asyncio.get_running_loop().time()
-        if self.other is not None:
-            self.other.pause_reading()
+        self.other.transport.pause_reading()
         self.changed.set()
 
     def resume_writing(self) -> None:
         self.paused_since = None
-        if self.other is not None:
-            self.other.resume_reading()
+        self.other.transport.resume_reading()
+        if self.other.paused_since is None:
+            self.transport.resume_reading()
         self.changed.set()
-
-    def _take(self, event: Any) -> None:
-        if not isinstance(event, Frame):
-            self.changed.set()
-        elif event.opcode is Opcode.CLOSE:
-            self._close_seen = True
-            self.changed.set()
-        elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT) and self.protocol.close_sent is None:
-            if event.opcode is not Opcode.CONT:
-                self._partial, self._partial_is_text = bytearray(), event.opcode is Opcode.TEXT
-            partial = cast("bytearray", self._partial)  # the core fails a continuation of nothing
-            partial += event.data
-            if event.fin:
-                message, self._partial = bytes(partial), None
-                self.on_message(message, self._partial_is_text)
-
-    def _flush(self) -> None:
-        for data in self.protocol.data_to_send():
-            if self.transport.is_closing():
-                return
-            if data == SEND_EOF:
-                self._send_eof()
-            else:
-                self.transport.write(data)
-
-    def _send_eof(self) -> None:
-        self.transport.close()
 
 
 class _HalfClosable(ServerProtocol):
-    """A server that notes the client's Close without answering it; `send_close` is the answer."""
+    """A server, after its handshake, that notes the client's Close without answering it; `send_close` answers."""
 
-    client_closed = False
-    too_big_event = b""
-    """Sent before the connection is failed for a message that is too long."""
+    def __init__(self, max_message_bytes: int) -> None:
+        super().__init__(state=State.OPEN, max_size=max_message_bytes)
+        self.held_close: Close | None = None
+        """The client ended its input by this, and may still be listening."""
+        self._too_big = f"a message may have {max_message_bytes} bytes; send the audio in smaller pieces"
 
     def recv_frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.CLOSE and self.state is State.OPEN:
-            Close.parse(frame.data)  # raises ProtocolError, which fails the connection as RFC 6455 wants
-            self.client_closed = True
+            self.held_close = Close.parse(frame.data)  # an error fails the connection, as RFC 6455 wants
             self.events.append(frame)
-        elif not self.client_closed or frame.opcode is Opcode.PING:
+        elif self.held_close is None or frame.opcode is Opcode.PING:
             super().recv_frame(frame)
+
+    def send_close(self, code: CloseCode | int | None = None, reason: str = "") -> None:
+        super().send_close(code, reason)
+        if self.held_close is not None:
+            self.close_rcvd = self.held_close
+            self.send_eof()
 
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         if code == CloseCode.MESSAGE_TOO_BIG and self.state is State.OPEN:
-            self.send_text(self.too_big_event)
+            self.send_text(error_event("message_too_big", self._too_big))
         super().fail(code, reason)
 
 
-class ClientSocket(WebSocket[_HalfClosable]):
+class ClientSocket(WebSocket):
     """The client's side: its Close is answered only when everything was said.
 
     SageMaker closes its half of the socket when a client ends its input. Servers on ASGI answer that Close at once,
@@ -208,134 +216,50 @@ class ClientSocket(WebSocket[_HalfClosable]):
     answer (docs/decisions/bridge-half-close.md).
     """
 
-    def __init__(self, max_message_bytes: int, serve: Callable[["ClientSocket"], None]) -> None:
-        """`serve` is called once the handshake is answered with success."""
-        super().__init__(_HalfClosable(max_size=max_message_bytes), max_message_bytes, asyncio.Event())
-        limit = f"a message may have {max_message_bytes} bytes; send the audio in smaller pieces"
-        self.protocol.too_big_event = error_event("message_too_big", limit)
-        self._serve = serve
-        self.path = ""
-        """Path and query the client asked for."""
+    protocol: _HalfClosable
 
-    @property
-    def client_closed(self) -> bool:
-        """Whether the client ended its input by a Close frame and may still be listening."""
-        return self.protocol.client_closed
+    def __init__(self, max_message_bytes: int, target: str) -> None:
+        protocol = _HalfClosable(max_message_bytes)
+        super().__init__(protocol, max_message_bytes, asyncio.Event(), lambda data: None)
+        self.target = target
+        """Path and query that the client asked for."""
+        self.early = b""
+        """What came before this socket was there to take it."""
 
-    @property
-    def failed(self) -> bool:
-        """Whether the client broke the WebSocket protocol, so that the connection was failed on the spot."""
-        return self.protocol.parser_exc is not None and self.protocol.close_sent is not None
-
-    async def close(self, code: int, reason: str, *, drain: float, limit: float) -> None:
-        """Send the Close, or answer the client's, once what is buffered is out; times in seconds."""
-        try:
-            await until(self.changed, lambda: self.paused_since is None or self.ended, drain)
-            if not self.ended:
-                self.protocol.send_close(code, reason)
-                self._flush()
-            if self.client_closed:
-                self.transport.close()  # the closing handshake is complete; what is buffered is still written
-            # Read on: a TCP close over unread data would reset the connection and lose what was just sent.
-            self.resume_reading()
-            await until(self.changed, lambda: self.lost, limit)
-        finally:
-            self.transport.abort()
+    def start(self, on_message: Callable[[bytes], None]) -> None:
+        """Begin to pass messages on; those before are dropped."""
+        self.on_message = on_message
+        self.receive(self.early)
+        self.transport.resume_reading()
 
     def eof_received(self) -> bool:
-        if self.client_closed and not self.ended:
+        if self.protocol.held_close is not None and not self.ended:
             return True  # the client closed its half of TCP after its Close frame, and may still read
         return super().eof_received()
 
-    def _take(self, event: Any) -> None:
-        if not isinstance(event, Request):
-            super()._take(event)
-            return
-        self.path = event.path
-        self.protocol.send_response(self.protocol.accept(event))
-        if self.protocol.state is State.OPEN:
-            self._serve(self)
 
-    def _send_eof(self) -> None:
-        if self.client_closed or self.protocol.close_rcvd is not None or self.protocol.handshake_exc is not None:
-            self.transport.close()
-        else:
-            # Failed: half-close, and read on until the client has seen why.
-            self.transport.write_eof()
-            self.changed.set()
+async def open_web_socket(
+    url: str, *, max_message_bytes: int, changed: asyncio.Event, on_message: Callable[[bytes], None]
+) -> WebSocket:
+    """Open a session on the server at `url`; the caller has a deadline.
 
-
-class VllmSocket(WebSocket[ClientProtocol]):
-    """vLLM's side."""
-
-    def __init__(
-        self,
-        protocol: ClientProtocol,
-        max_payload: int,
-        changed: asyncio.Event,
-        on_message: Callable[[bytes, bool], None],
-    ) -> None:
-        super().__init__(protocol, max_payload, changed)
-        self.on_message = on_message
-        self._pinged_at = asyncio.get_running_loop().time()
-        self._ping_unanswered = False
-
-    @classmethod
-    async def connect(
-        cls, url: str, *, max_message_bytes: int, changed: asyncio.Event, on_message: Callable[[bytes, bool], None]
-    ) -> Self:
-        """Open a session on the server at `url`, which is on loopback; the caller has a deadline.
-
-        Raises:
-            OSError: nobody listens, or the connection broke.
-            websockets.exceptions.WebSocketException: the server refused, or `url` is none.
-        """
-        uri = parse_uri(url)
-        self = cls(ClientProtocol(uri, max_size=max_message_bytes), max_message_bytes, changed, on_message)
-        await asyncio.get_running_loop().create_connection(lambda: self, uri.host, uri.port)
-        try:
-            await self._shake_hands()
-        except BaseException:
-            self.transport.abort()
-            raise
-        return self
-
-    async def _shake_hands(self) -> None:
-        self.protocol.send_request(self.protocol.connect())
-        self._flush()
-        while self.protocol.state is State.CONNECTING and not self.lost:
-            self.changed.clear()
-            await self.changed.wait()
-        if self.protocol.handshake_exc is not None:
-            raise self.protocol.handshake_exc
-        if self.ended:
-            raise InvalidHandshake("the connection broke before the handshake was answered")
-
-    def keep_alive(self, interval: float) -> bool:
-        """Ping every `interval` seconds; return False when a ping went unanswered for as long."""
-        now = asyncio.get_running_loop().time()
-        if self._reading_paused:
-            self._pinged_at, self._ping_unanswered = now, False  # an answer would wait where nobody reads
-        elif now - self._pinged_at >= interval and not self.ended:
-            if self._ping_unanswered:
-                return False
-            self._pinged_at, self._ping_unanswered = now, True
-            self.protocol.send_ping(b"")
-            self._flush()
-        return True
-
-    async def close(self, limit: float) -> None:
-        """Close in order, within `limit` seconds; what still comes is passed on meanwhile."""
-        try:
-            if not self.ended:
-                self.protocol.send_close(CloseCode.NORMAL_CLOSURE)
-                self._flush()
-            await until(self.changed, lambda: self.lost, limit)
-        finally:
-            self.transport.abort()
-
-    def _take(self, event: Any) -> None:
-        if isinstance(event, Frame) and event.opcode is Opcode.PONG:
-            self._ping_unanswered = False
-        else:
-            super()._take(event)
+    Raises:
+        OSError: nobody listens, or the connection broke.
+        websockets.exceptions.WebSocketException: the server refused, or `url` is none.
+    """
+    uri = parse_uri(url)
+    protocol = ClientProtocol(uri, max_size=max_message_bytes)
+    socket = WebSocket(protocol, max_message_bytes, changed, on_message)
+    await asyncio.get_running_loop().create_connection(lambda: socket, uri.host, uri.port)
+    protocol.send_request(protocol.connect())
+    socket.flush()
+    try:
+        while protocol.state is State.CONNECTING and not socket.lost:
+            changed.clear()
+            await changed.wait()
+    finally:
+        if socket.ended:
+            socket.transport.abort()
+    if socket.ended:
+        raise protocol.handshake_exc or InvalidHandshake("the connection broke before a session was open")
+    return socket

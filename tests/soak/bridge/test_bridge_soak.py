@@ -26,7 +26,7 @@ from tests.bridge.staging import (
     hear_until,
     say,
 )
-from voxtral_bridge.__main__ import Bridge
+from voxtral_bridge.port import Bridge
 from voxtral_bridge.session import Session
 from voxtral_bridge.settings import BridgeSettings
 from voxtral_bridge.web_socket import WebSocket
