@@ -274,6 +274,7 @@ def test_an_unknown_stage_is_one_line_that_names_the_known_ones() -> None:
     assert settings is None
     assert [check.status for check in found] == [Status.FAIL]
     assert "known: dev, prod" in found[0].detail
+    assert found[0].advice == "correct stage (docs/settings.md)"
 
 
 LINES = (

@@ -36,16 +36,16 @@ def examine_settings(context: Mapping[str, Any], stage: str) -> tuple[StageSetti
                 break
     if not problems:
         return settings, [passed("settings", f"stage {stage}{', paused' if settings and settings.paused else ''}")]
-    return settings, _lines(problems)
+    return settings, _lines(problems, examined=settings is not None)
 
 
-def _lines(problems: list[SettingsProblem]) -> list[Check]:
+def _lines(problems: list[SettingsProblem], *, examined: bool) -> list[Check]:
     about_ami = [problem for problem in problems if problem.key.endswith("_cuda")]
     others = [str(problem) for problem in problems if problem not in about_ami]
     wrong = [str(problem) for problem in problems]
     named = ", ".join(dict.fromkeys(problem.key for problem in problems))
     advice = f"correct {named} (docs/settings.md)"
-    if others:
+    if others and examined:
         advice += "; the rest was examined without"
     return [
         failed("settings", "; ".join(wrong), advice),
