@@ -5,17 +5,19 @@
     python -m voice_ops.deployment --stage dev --destroy          # and prove that nothing is left
 
 Exit code 0: done and proven; 1: it failed, or the proof did; 2: the settings or the credentials cannot be used; 3: the
-doctor found something that would stop the deploy (`--force` goes on); 130: Ctrl-C.
+doctor found something that would stop the deploy (`--force` goes on); 130: Ctrl-C, SIGTERM or a closed terminal.
 """
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -378,5 +380,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _interrupt_on_signals() -> None:
+    """Let a cancelled CI job (SIGTERM) and a closed terminal (SIGHUP) end the CDK CLI too, the way Ctrl-C does."""
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signals.append(signal.SIGHUP)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        # Once: a second Ctrl-C must not cut the clean-up short, which is bounded by itself.
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in signals:
+        signal.signal(number, interrupt)
+
+
 if __name__ == "__main__":
+    _interrupt_on_signals()
     raise SystemExit(main())

@@ -19,9 +19,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def interrupt_on_signals() -> None:
-    """Make SIGTERM and a closed terminal end the demo the way Ctrl-C does."""
+    """Make SIGTERM and a closed terminal (but under nohup) end the demo the way Ctrl-C does."""
     for number in _SIGNALS:
-        signal.signal(number, _interrupt)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,141 @@
+"""A demo whose cloud dies says so at once; two demos never share a folder; nobody's files are removed."""
+
+import fcntl
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from voice_local import display
+from voice_local.demo.cloud_process import CloudProcess
+from voice_local.demo.errors import DemoError
+from voice_local.demo.voice_command import VoiceCommand
+
+ROOT = Path(__file__).parents[3]
+
+CLOUD = """#!{python}
+import json, time
+url = "http://127.0.0.1:1"
+print(json.dumps(dict(control_plane=url, data_plane=url, runtime=url, faults=url, admin_token="t", ca_bundle="/ca.pem",
+                      region="us-east-1", access_key="a", secret_key="s")), flush=True)
+time.sleep(60)
+"""
+
+SILENT = """#!{python}
+import time
+time.sleep(60)
+"""
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text.format(python=sys.executable))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[CloudProcess]:
+    """A process in the place of `voice local up`, which is up at once."""
+    voice = script(tmp_path / "voice", CLOUD)
+    log, environment = tmp_path / "cloud.log", dict(os.environ)
+    with CloudProcess(
+        voice, run_dir=tmp_path / "run", log=log, environment=environment, keep=False, lock=-1
+    ) as process:
+        process.start()
+        yield process
+
+
+def kill(cloud: CloudProcess) -> None:
+    assert cloud._process is not None
+    os.kill(cloud._process.pid, signal.SIGKILL)
+
+
+def test_work_is_given_up_and_the_reason_told_when_the_cloud_dies(cloud: CloudProcess) -> None:
+    given_up = threading.Event()
+
+    def work() -> None:
+        kill(cloud)
+        assert given_up.wait(30), "what waits for the cloud's answers is not told"
+        raise RuntimeError("cancelled")
+
+    with pytest.raises(DemoError, match="the local cloud ended by SIGKILL") as raised, cloud.needed(given_up.set):
+        work()
+
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    assert raised.value.log.name == "cloud.log"
+
+
+def test_a_failure_beside_a_living_cloud_stays_what_it_is(cloud: CloudProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voice_local.demo.cloud_process.END_SECONDS", 0.1)
+    with pytest.raises(RuntimeError, match="its own"), cloud.needed():
+        raise RuntimeError("its own")
+
+
+def test_a_command_under_way_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+    voice = VoiceCommand(script(tmp_path / "voice", SILENT), os.environ, tmp_path / "demo.log")
+    threading.Timer(0.3, voice.cancel).start()
+
+    began = time.monotonic()
+    with pytest.raises(DemoError, match="`voice speak` was cancelled"):
+        voice.result("speak", show=False)
+
+    assert time.monotonic() - began < 30, "far below the minute that the command takes"
+
+
+def run_demo(build_dir: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "voice_local.demo", "--build-dir", str(build_dir)]
+    # In a folder without a project, so that what is not refused ends at once too.
+    return subprocess.run(command, cwd=build_dir.parent, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_second_demo_in_the_same_folder_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    build_dir = tmp_path / "a folder [of mine]"
+    build_dir.mkdir()
+    (build_dir / "report.json").write_text("the first one's")
+    lock = os.open(build_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run_demo(build_dir)
+    finally:
+        os.close(lock)
+
+    assert done.returncode == 1
+    assert "another demo runs in this folder" in done.stdout
+    assert "[of mine]" in done.stdout
+    assert (build_dir / "report.json").read_text() == "the first one's"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_demo_removes_only_what_a_demo_wrote(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.txt").write_text("years of work")
+    (tmp_path / "home" / "report.json").write_text("of the demo before")
+
+    done = run_demo(tmp_path / "home")
+
+    assert done.returncode == 1, "there is no project here"
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.txt"]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_long_step_says_now_and_then_that_it_goes_on_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "QUIET_SECONDS", 0.05)
+    written = io.StringIO()
+    deadline = time.monotonic() + 30
+    with display.Display(Console(file=written, width=100)).step("cdk deploy") as step:
+        step.progress("dev-voice-stt: [in progress]")
+        while "[in progress]" not in written.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    lines = written.getvalue().splitlines()
+
+    assert lines[0] == "  … cdk deploy"
+    assert lines[1] == "    0 s: dev-voice-stt: [in progress]"
+    assert lines[-1].startswith("  ✓ cdk deploy")
