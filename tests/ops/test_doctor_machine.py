@@ -280,6 +280,7 @@ def test_an_unknown_stage_is_one_line_that_names_the_known_ones() -> None:
 LINES = (
     passed("python", "3.12.1"),
     failed("quota.ml.g4dn.xlarge", "0 allowed; 2 needed, 4 while an update runs", "ask for more: " + "word " * 40),
+    passed("credentials", "user/schlüssel"),
     skipped("image.tts", "no usable credentials"),
     skipped("ami.tts", "no usable credentials"),
 )
@@ -311,4 +312,5 @@ def test_without_colour_and_without_unicode_the_words_are_there() -> None:
 
     assert "\x1b[" not in plain
     assert plain.isascii()
-    assert all(word in plain for word in ("+ pass", "x fail", "- skip", "> ask for more"))
+    # A name out of an answer is told too, in a language that the terminal's encoding does not have.
+    assert all(word in plain for word in ("+ pass", "x fail", "- skip", "> ask for more", "schl\\xfcssel"))

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.ops.weights.copying import FILES, JOB, MODEL, NEEDED, TOKEN, WEIGHTS, Copy, keys, manifest, stage
+from tests.ops.weights.copying import FILES, JOB, MODEL, TOKEN, WEIGHTS, Copy, keys, manifest
 from tests.ops.weights.hub_server import HubServer
 from tests.ops.weights.s3_front import Refusal, S3Front
+from voice_constructs.model_weights_job.weights_staging.copier import Copier
+from voice_constructs.model_weights_job.weights_staging.hub import Hub, HubSettings
 from voice_constructs.model_weights_job.weights_staging.manifest import Manifest, StagedFile
 from voice_constructs.model_weights_job.weights_staging.store import WeightsStore
 
@@ -154,7 +156,7 @@ def test_s3_that_slows_down_is_asked_again_and_one_that_refuses_leaves_no_half_u
 
 
 def test_a_build_that_is_stopped_takes_its_upload_back_and_the_next_one_goes_on(
-    hub: HubServer, bucket: str, s3: Any, endpoint: str, environment: dict[str, str]
+    hub: HubServer, bucket: str, s3: Any, copy: Copy, *, endpoint: str, environment: dict[str, str]
 ) -> None:
     with S3Front(endpoint, delay_seconds=2) as front:
         told = {"WEIGHTS_BUCKET": bucket, "MODEL": MODEL, "REVISION": hub.commit, "HUB_URL": hub.url}
@@ -176,25 +178,26 @@ def test_a_build_that_is_stopped_takes_its_upload_back_and_the_next_one_goes_on(
     assert uploads(s3, bucket) == []
     assert f"models/{MODEL}/{hub.commit}.manifest.json" not in keys(s3, bucket)
 
-    again = stage(hub, bucket, environment, FILES=f"params.json,{WEIGHTS}")
+    code, shown = copy(f"params.json,{WEIGHTS}")
 
-    assert again.returncode == 0, again.stdout
+    assert code == 0, shown
     assert len(manifest(s3, bucket, hub)["files"]) == 2
 
 
-def test_two_builds_of_one_revision_at_once_both_end_complete(
-    hub: HubServer, bucket: str, s3: Any, environment: dict[str, str]
-) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: stage(hub, bucket, environment), range(2)))
+def test_two_stagings_of_one_revision_at_once_both_end_complete(hub: HubServer, bucket: str, s3: Any) -> None:
+    def copier() -> Copier:
+        said: list[str] = []
+        return Copier(Hub(hub.url, None, said.append, HubSettings()), WeightsStore(s3, bucket), said.append)
 
-    assert [done.returncode for done in both] == [0, 0], [done.stdout for done in both]
-    for name in NEEDED.split(","):
-        key = f"models/{MODEL}/{hub.commit}/{name}"
-        assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == FILES[name]
-        listed = next(file for file in manifest(s3, bucket, hub)["files"] if file["path"] == name)
-        head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-        assert listed["checksum"] == head["ChecksumSHA256"]
+    both = [copier(), copier()]
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda one: one.run(MODEL, hub.commit, ["params.json", "tekken.json"]), both))
+
+    assert outcomes[0].manifest == outcomes[1].manifest
+    assert WeightsStore(s3, bucket).manifest(MODEL, hub.commit) == outcomes[0].manifest
+    for name in ("params.json", "tekken.json"):
+        found = s3.get_object(Bucket=bucket, Key=f"models/{MODEL}/{hub.commit}/{name}")["Body"].read()
+        assert found == FILES[name]
 
 
 @pytest.mark.parametrize(
