@@ -12,25 +12,39 @@ from voice_client.bench.table import failures, kept_sentence, reasons
 
 _TITLES = {"stt": "Speech to text", "tts": "Text to speech", "talk": "A conversation: heard and answered"}
 _STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f2937; background: #f3f4f6; margin: 0; }
+:root { color-scheme: light; --text: #1f2937; --faint: #6b7280; --page: #f3f4f6; --card: #fff; --line: #e5e7eb;
+  --yes: #2f7d4f; --no: #b3261e; --unknown: #9a6700; --warn: #fff7e6; --warn-line: #f0c36d; }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); margin: 0; }
 main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 48px; }
-h1 { font-size: 1.6em; margin: 0 0 4px; } h2 { font-size: 1.15em; margin: 0 0 8px; }
-section { background: #fff; border: 1px solid #e5e7eb; border-radius: 8px; padding: 16px 20px; margin: 16px 0; }
+h1 { font-size: 1.6em; margin: 0 0 4px; overflow-wrap: anywhere; } h2 { font-size: 1.15em; margin: 0 0 8px; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 16px 20px;
+  margin: 16px 0; }
 svg { width: 100%; height: auto; display: block; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; } .wide svg { min-width: 620px; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; vertical-align: top;
-  padding: 4px 10px 4px 0; border-bottom: 1px solid #e5e7eb; white-space: nowrap; }
-th { color: #6b7280; font-weight: 600; vertical-align: bottom; }
+  padding: 4px 10px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { color: var(--faint); font-weight: 600; vertical-align: bottom; }
 td:nth-child(2), th:nth-child(2) { text-align: left; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 0; }
-.facts dt { color: #6b7280; } .facts dd { margin: 0; overflow-wrap: anywhere; }
+.facts dt { color: var(--faint); } .facts dd { margin: 0; overflow-wrap: anywhere; }
 .answer { font-size: 1.25em; font-weight: 600; margin: 8px 0 0; }
-.note { color: #6b7280; font-size: 13.5px; margin: 8px 0 0; }
-.warning { background: #fff7e6; border: 1px solid #f0c36d; border-radius: 8px; padding: 8px 14px; margin: 12px 0 0; }
-.yes { color: #2f7d4f; font-weight: 600; } .no { color: #b3261e; font-weight: 600; } .unknown { color: #9a6700; }
-@media print { body { background: #fff; } section { break-inside: avoid; } }
+.note { color: var(--faint); font-size: 13.5px; margin: 8px 0 0; }
+.warning { background: var(--warn); border: 1px solid var(--warn-line); border-radius: 8px; padding: 8px 14px;
+  margin: 12px 0 0; }
+.yes { color: var(--yes); font-weight: 600; } .no { color: var(--no); font-weight: 600; }
+.unknown { color: var(--unknown); }
+@media screen and (prefers-color-scheme: dark) {
+  :root { color-scheme: dark; --text: #e5e7eb; --faint: #9ca3af; --page: #111; --card: #1a1a1a; --line: #374151;
+    --yes: #6fcf97; --no: #ff8a80; --unknown: #e0b04c; --warn: #33290f; --warn-line: #8a6d1f; }
+  svg { filter: invert(0.9) hue-rotate(180deg); }
+}
+@media (max-width: 640px) { main { padding: 12px 8px 24px; } section { padding: 12px; } }
+@media print {
+  body { background: #fff; } main { max-width: none; padding: 0; }
+  section { break-inside: avoid; } table { font-size: 10px; } th, td { padding-right: 6px; }
+  .wide { overflow: visible; } .wide svg { min-width: 0; }
+}
 """
 
 
@@ -74,7 +88,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 def _section(title: str, svg: str, note: str) -> str:
     below = f'<p class="note">{escape(note)}</p>' if note else ""
-    return f"<section><h2>{escape(title)}</h2>{svg}{below}</section>"
+    return f'<section><h2>{escape(title)}</h2><div class="wide">{svg}</div>{below}</section>'
 
 
 def _warnings(document: Mapping[str, Any]) -> Iterator[str]:

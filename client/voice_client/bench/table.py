@@ -1,8 +1,10 @@
 """A report for the terminal: one row a step, and what it comes to."""
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +12,7 @@ from rich.text import Text
 
 from voice_client.bench.comparison import Comparison
 from voice_client.bench.figures import PERCENTILE_NEEDS, Percentiles, StepFigures
+from voice_client.bench.own_load import BUSY_SHARE
 from voice_client.bench.report import Report
 from voice_client.bench.sample import MEASURES
 
@@ -23,6 +26,9 @@ _SHOWN = {
 NONE_SEEN_CHANCE = 0.05
 """Chance of seeing no failure in a step when as many fail as its line says: 95 % confidence."""
 
+_BETWEEN = 2
+"""Blanks between two columns."""
+
 WIDE = 200
 """Columns of the table where the output is no terminal: nothing is cut off."""
 
@@ -35,33 +41,45 @@ def rendered(show: Callable[[Console], None]) -> str:
     return printed.get()
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column: its head, and a cell for each step."""
+
+    head: str
+    cells: Sequence[Text]
+    justify: Literal["left", "right"] = "right"
+
+    @property
+    def width(self) -> int:
+        """Characters it takes."""
+        return max(len(line) for line in (*self.head.splitlines(), *(cell.plain for cell in self.cells)))
+
+
 def print_report(report: Report, console: Console) -> None:
-    """Print the table of a run, what failed, and how many streams were kept."""
+    """Print the figures of a run, what failed, and how many streams were kept."""
     document = report.document
-    kind = document["kind"]
-    priced = any(step.dollars_per_audio_hour is not None for step in report.steps)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("streams", justify="right")
-    table.add_column("kept")
-    table.add_column("utter-\nances", justify="right")
-    table.add_column("failed", justify="right")
-    for name in _SHOWN[kind]:
-        unit = "" if name == "rtf" else " ms"
-        table.add_column(f"{MEASURES[name]}{unit}\np50/p95/p99", justify="right", no_wrap=True)
-    if kind != "tts":
-        table.add_column("WER\n(drift)", justify="right", no_wrap=True)
-    if kind != "stt":
-        table.add_column("under-\nruns", justify="right")
-    table.add_column("speech\nper s", justify="right")
-    if priced:
-        table.add_column("$ per\nspeech hour", justify="right")
-    table.add_column("client\nCPU, late", justify="right", no_wrap=True)
-    for step in report.steps:
-        table.add_row(*_row(step, kind, priced=priced))
     console.print(Text(_title(document), style="bold"))
-    console.print(table)
-    console.print()
+    for columns in _fitting(list(_columns(report.steps, document["kind"])), console.width):
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column.head, justify=column.justify, no_wrap=True)
+        for row in zip(*(column.cells for column in columns), strict=True):
+            table.add_row(*row)
+        console.print(table)
+        console.print()
     _notes(report, console)
+
+
+def _fitting(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
+    """Return the columns in as many tables as the width takes; each begins with the first column, the streams."""
+    first, *others = columns
+    tables = [[first]]
+    for column in others:
+        taken = sum(each.width + _BETWEEN for each in tables[-1]) + column.width
+        if taken > width and len(tables[-1]) > 1:
+            tables.append([first])
+        tables[-1].append(column)
+    return tables
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -86,24 +104,40 @@ def _title(document: Any) -> str:
     return f"{document['kind']}: {names}{stand_in}"
 
 
-def _row(step: StepFigures, kind: str, *, priced: bool) -> list[str | Text]:
-    row: list[str | Text] = [
-        str(step.streams),
-        _kept(step),
-        str(step.utterances),
-        Text(str(step.failed), style="bold red" if step.failed else ""),
-    ]
-    row += [_percentiles(step.measures.get(name), ratio=name == "rtf") for name in _SHOWN[kind]]
+def _columns(steps: Sequence[StepFigures], kind: str) -> Iterator[_Column]:
+    def column(head: str, cell: Callable[[StepFigures], str | Text], **more: Any) -> _Column:
+        cells = [cell(step) for step in steps]
+        return _Column(head, [each if isinstance(each, Text) else Text(each) for each in cells], **more)
+
+    yield column("streams", lambda step: str(step.streams))
+    yield column("kept", _kept, justify="left")
+    yield column("utter-\nances", lambda step: str(step.utterances))
+    yield column("failed", lambda step: Text(str(step.failed), style="bold red" if step.failed else ""))
+    for name in _SHOWN[kind]:
+        ratio = name == "rtf"
+        head = f"{MEASURES[name]}{'' if ratio else ' ms'}\np50/p95/p99"
+        yield column(head, partial(_measure, name=name, ratio=ratio))
     if kind != "tts":
-        row.append(_words(step))
+        yield column("WER\n(drift)", _words)
     if kind != "stt":
-        row.append("-" if step.underruns is None else str(step.underruns))
-    row.append(f"{step.audio_rate:.2f}")
-    if priced:
-        row.append("-" if step.dollars_per_audio_hour is None else f"{step.dollars_per_audio_hour:.3f}")
-    client = "-" if step.client is None else f"{step.client.cpu_cores:.0%}, {step.client.lag_p99_ms:.0f} ms"
-    row.append(Text(client, style="bold yellow" if step.client_saturated else ""))
-    return row
+        yield column("under-\nruns", lambda step: "-" if step.underruns is None else str(step.underruns))
+    yield column("speech\nper s", lambda step: f"{step.audio_rate:.2f}")
+    if any(step.dollars_per_audio_hour is not None for step in steps):
+        yield column("$ per\nspeech hour", _dollars)
+    yield column("client\nCPU, late", _client)
+
+
+def _measure(step: StepFigures, *, name: str, ratio: bool) -> str:
+    return _percentiles(step.measures.get(name), ratio=ratio)
+
+
+def _dollars(step: StepFigures) -> str:
+    return "-" if step.dollars_per_audio_hour is None else f"{step.dollars_per_audio_hour:.3f}"
+
+
+def _client(step: StepFigures) -> Text:
+    said = "-" if step.client is None else f"{step.client.cpu_cores:.0%}, {step.client.lag_p99_ms:.0f} ms"
+    return Text(said, style="bold yellow" if step.client_saturated else "")
 
 
 def _percentiles(found: Percentiles | None, *, ratio: bool) -> str:
@@ -148,21 +182,27 @@ def _notes(report: Report, console: Console) -> None:
 
 
 def kept_sentence(report: Report) -> str:
-    """Return how many streams were kept, in a sentence."""
+    """Return how many streams were kept, in a sentence; for a run that has measured something."""
     most = report.document["most_streams"]
-    streams = f"{most} stream{' is' if most == 1 else 's are'}"
-    if any(step.client_saturated for step in report.steps):
-        known = f"{streams} known to be kept" if most is not None else "How many streams are kept is not known"
-        return f"{known}: the client was saturated. Use more --processes, or a machine that does nothing else"
+    judged = [step for step in report.steps if most is None or step.streams >= most]
+    unknown = next((step for step in judged[:2] if step.verdict.kept is None), None)
+    why = "" if unknown is None else _why_unknown(unknown)
+    if most is None and unknown is judged[0]:
+        return f"How many streams are kept is not known{why}"
     if most is None:
-        smallest = report.steps[0]
-        if smallest.verdict.kept is None:
-            return "How many streams are kept is not known"
-        return f"Not even {smallest.streams} stream{' is' if smallest.streams == 1 else 's are'} kept"
-    kept, *above = (step for step in report.steps if step.streams >= most)
-    known = " known to be" if above and above[0].verdict.kept is None else ""
-    limit = "" if above else "; the limit lies above"
-    return f"{streams}{known} kept{limit} ({_evidence(kept)})"
+        return f"Not even {_streams(judged[0])} {'is' if judged[0].streams == 1 else 'are'} kept"
+    known = "" if unknown is None else " known to be"
+    limit = "" if len(judged) > 1 else "; the limit lies above"
+    kept = judged[0]
+    return f"{_streams(kept)} {'is' if most == 1 else 'are'}{known} kept{limit} ({_evidence(kept)}){why}"
+
+
+def _why_unknown(step: StepFigures) -> str:
+    if not step.client_saturated:
+        return f". {_streams(step)}: {step.verdict.reasons[0]}"
+    busy = step.client is not None and step.client.loop_busy >= BUSY_SHARE
+    cure = "use more --processes" if busy else "use a machine that does nothing else"
+    return f". At {_streams(step)} the client was too slow to tell: {cure}"
 
 
 def _evidence(step: StepFigures) -> str:

@@ -84,6 +84,7 @@ class RunProgress:
             from rich.console import Console  # noqa: PLC0415 - scripts never see it
             from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
             from rich.progress_bar import ProgressBar  # noqa: PLC0415
+            from rich.table import Column  # noqa: PLC0415
 
             class TimeBar(BarColumn):
                 """A bar that moves with the time, whether or not anything came back meanwhile."""
@@ -93,7 +94,8 @@ class RunProgress:
                         task.completed = min(task.total, task.elapsed or 0.0)
                     return super().render(task)
 
-            columns = (TextColumn("{task.description}"), TimeBar(bar_width=16), TimeElapsedColumn())
+            text = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
+            columns = (TimeElapsedColumn(), TimeBar(bar_width=12), text)
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
         return self

@@ -1,9 +1,12 @@
 """A run of `voice bench`: measured, and written down whatever comes of it."""
 
 import tempfile
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,10 +15,13 @@ from voice_client.bench.measuring import Measured, measure, prepared
 from voice_client.bench.plan import BenchPlan
 from voice_client.cli.bench_options import Result
 from voice_client.cli.bench_progress import RunProgress
-from voice_client.cli.failure import report, run, say
+from voice_client.cli.failure import debugging, report, run, say
 from voice_client.errors import BadInputError, VoiceError
 from voice_client.session.endpoint import DEFAULT_STAGE
 from voice_client.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from voice_client.bench.report import Report
 
 
 def measure_and_write(plan: BenchPlan, result: Result, *, local: bool) -> None:
@@ -74,42 +80,64 @@ def _check_folder(folder: Path) -> None:
 
 
 def _write(measured: Measured, result: Result, *, local: bool, interrupted: bool) -> None:
-    """Write both files and print the result; what goes wrong with one does not keep the others from being written."""
-    from voice_client.bench.page import page  # noqa: PLC0415 - matplotlib is slow to load
-    from voice_client.bench.report import make_report, to_text  # noqa: PLC0415
+    """Write both files and print the result; what goes wrong with one does not take the others along."""
+    from voice_client.bench.report import make_report, to_text  # noqa: PLC0415 - slow to load
     from voice_client.bench.table import print_report, rendered  # noqa: PLC0415
 
     made = make_report(measured, price_per_hour=result.price_per_hour, local=local, interrupted=interrupted)
     text = to_text(made)
-    contents = {"json": text} | ({"html": page(made)} if made.steps else {})
-    name = f"{measured.plan.kind}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    problem: Exception | None = None
-    try:
-        files = _write_files(result.output, name, contents)
-    except VoiceError as error:
-        problem, files = error, _write_elsewhere(name, contents)
-    try:
-        shown = text if result.as_json else rendered(lambda console: print_report(made, console))
-        print(shown, end="", flush=True)  # noqa: T201
-    except OSError as error:  # a full disk, or nobody who reads
-        problem = problem or error
-    if files:
-        say(f"{'broken off; ' if interrupted else ''}report: {' '.join(map(str, files))}")
-    if problem is not None:
-        raise typer.Exit(report(problem))
+    files = _Files(result.output, f"{measured.plan.kind}-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    steps: tuple[Callable[[], object], ...] = (
+        lambda: files.write("json", text),
+        lambda: print(text if result.as_json else rendered(partial(print_report, made)), end="", flush=True),  # noqa: T201
+        lambda: files.write("html", _page(made)) if made.steps else None,
+    )
+    problems: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - told below
+            problems.append(error)
+    if files.written:
+        say(f"{'broken off; ' if interrupted else ''}report: {' '.join(map(str, files.written))}")
+    if problems and debugging():
+        raise problems[0]
+    codes = [report(problem) for problem in problems]
+    if codes:
+        raise typer.Exit(codes[0])
 
 
-def _write_files(folder: Path, name: str, contents: dict[str, str]) -> list[Path]:
-    files = []
-    for kind, content in contents.items():
-        files.append(folder / f"{name}.{kind}")
-        write_whole(files[-1], content)
-    return files
+def _page(made: "Report") -> str:
+    from voice_client.bench.page import page  # noqa: PLC0415 - matplotlib is slow to load
+
+    return page(made)
 
 
-def _write_elsewhere(name: str, contents: dict[str, str]) -> list[Path]:
-    """Write where temporary files go: what was measured cost GPU hours."""
-    try:
-        return _write_files(Path(tempfile.mkdtemp(prefix="voice-bench-")), name, contents)
-    except (VoiceError, OSError):
-        return []  # the first problem is told
+class _Files:
+    """Files of one run; where their folder takes none (any more), in a folder for temporary files instead.
+
+    What was measured cost GPU hours.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self.written: list[Path] = []
+
+    def write(self, kind: str, content: str) -> None:
+        """Write one file.
+
+        Raises:
+            BadInputError: not where it belongs.
+        """
+        try:
+            self._write(kind, content)
+        except BadInputError:
+            self._folder = Path(tempfile.mkdtemp(prefix="voice-bench-"))
+            self._write(kind, content)
+            raise
+
+    def _write(self, kind: str, content: str) -> None:
+        path = self._folder / f"{self._name}.{kind}"
+        write_whole(path, content)
+        self.written.append(path)

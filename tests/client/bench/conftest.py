@@ -18,8 +18,9 @@ from tests.client.cli.conftest import VoiceHere
 
 HERE = Path(__file__).parent
 VOICE = Path(sys.executable).parent / "voice"
-READY_SECONDS = 30
-RUN_SECONDS = 100
+READY_SECONDS = 60
+RUN_SECONDS = 180
+"""Outer limit of one run, which takes a tenth of it: only a hang reaches it."""
 
 TEXTS = {0.8: "one two three four five six", 1.0: "seven eight nine ten", 1.2: "the quick brown fox jumps over it"}
 """What is said in recordings of so many seconds."""
@@ -35,7 +36,7 @@ class StandIn:
     log: Path
 
     def injected(self, name: str) -> list[float]:
-        """Return what was drawn for one kind of delay, or one entry for each fault of a kind."""
+        """Return what was waited for of one kind of delay, in seconds, or one entry for each fault of a kind."""
         entries = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [entry[name] for entry in entries if name in entry]
 

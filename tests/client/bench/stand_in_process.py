@@ -1,7 +1,7 @@
 """An ear and a voice whose every delay and fault is known, behind the real data plane. Prints one JSON line.
 
-Both are WebSocket servers that speak the models' protocols. Each delay is drawn from the settings and written to the
-log before it is waited for, so that a test compares what the bench measured with what really was injected.
+Both are WebSocket servers that speak the models' protocols. Each delay is drawn from the settings, waited for, and then
+written to the log as long as it really was: a busy machine wakes a sleeper late, and that is not the bench's doing.
 """
 
 import argparse
@@ -66,18 +66,18 @@ class StandIn:
         self._open = 0
         self._utterances = 0
 
-    def _draw(self, name: str, between: tuple[float, float], extra: float = 0.0) -> float:
-        seconds = self._draws.uniform(*between) + extra
-        self._log.write(json.dumps({name: seconds, "at": time.monotonic()}) + "\n")
-        return seconds
+    async def _delay(self, name: str, between: tuple[float, float], extra: float = 0.0) -> None:
+        began = time.monotonic()
+        await asyncio.sleep(self._draws.uniform(*between) + extra)
+        self._log.write(json.dumps({name: time.monotonic() - began}) + "\n")
 
     def _fault(self) -> str | None:
         self._utterances += 1
         for name, every in (("fails", self._behaviour.fails_every), ("drops", self._behaviour.drops_every)):
             if every and self._utterances % every == 0:
-                self._log.write(json.dumps({name: self._utterances, "at": time.monotonic()}) + "\n")
+                self._log.write(json.dumps({name: self._utterances}) + "\n")
                 return name
-        self._log.write(json.dumps({"good": self._utterances, "at": time.monotonic()}) + "\n")
+        self._log.write(json.dumps({"good": self._utterances}) + "\n")
         return None
 
     async def ear(self, socket: ServerConnection) -> None:
@@ -105,7 +105,7 @@ class StandIn:
 
     async def _first_words(self, socket: ServerConnection) -> None:
         with contextlib.suppress(ConnectionClosed):
-            await asyncio.sleep(self._draw("partial", self._behaviour.partial))
+            await self._delay("partial", self._behaviour.partial)
             await socket.send(json.dumps({"type": "transcription.delta", "delta": "well"}))
 
     async def _heard(self, socket: ServerConnection, audio: int, *, busy: bool) -> None:
@@ -117,7 +117,7 @@ class StandIn:
             await socket.send(json.dumps({"type": "error", "error": "the engine is broken", "code": "unknown_event"}))
             return
         extra = self._behaviour.behind * audio / 32_000 if busy else 0.0
-        await asyncio.sleep(self._draw("final", self._behaviour.final, extra))
+        await self._delay("final", self._behaviour.final, extra)
         text = self._behaviour.texts.get(str(audio), "")
         if busy and self._behaviour.wrong_word_when_busy:
             text = " ".join(["wrong", *text.split()[1:]])
@@ -143,7 +143,7 @@ class StandIn:
             await socket.send(json.dumps({"type": "error", "message": "no voice today"}))
             await socket.send(json.dumps({"type": "session.done", "total_sentences": 0, **common}))
             return
-        await asyncio.sleep(self._draw("first_audio", behaviour.first_audio))
+        await self._delay("first_audio", behaviour.first_audio)
         begin = {"type": "audio.start", "format": "pcm", "sample_rate": RATE, **common}
         await socket.send(json.dumps(begin))
         tone = (np.sin(np.arange(RATE * behaviour.frames // 10) / 20) * 9000 + 400).astype("<i2")

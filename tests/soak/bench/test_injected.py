@@ -1,6 +1,7 @@
 """Within 5 %: what was injected is what the bench reports, over the real data plane; and two runs compared.
 
-Delays are long (a second), so that a busy machine's own lateness stays within what is promised.
+Delays are long (a second and more), so that a busy machine's own lateness stays within what is promised; and they are
+compared with what was really waited for, not with what was asked for.
 """
 
 import json
@@ -14,7 +15,7 @@ import pytest
 
 from tests.client.bench.conftest import Bench, StandIn
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 FIVE_PERCENT = 0.05
 
@@ -31,23 +32,32 @@ def assert_same_distribution(found: list[float], injected_seconds: list[float]) 
         assert float(np.quantile(found, share)) == pytest.approx(float(np.quantile(injected, share)), rel=FIVE_PERCENT)
 
 
+def middle_ms(injected_seconds: list[float]) -> float:
+    return float(np.median(injected_seconds)) * 1000
+
+
 def test_hearing_with_jitter_and_faults(bench: Bench, stand_in: Callable[..., StandIn], recordings: Path) -> None:
-    target = stand_in(partial=(0.6, 0.9), final=(1.0, 1.6), fails_every=9, drops_every=10)
+    target = stand_in(partial=(1.2, 1.8), final=(2.0, 3.0), fails_every=9, drops_every=10)
     report = bench.measure(
-        *("stt", target, "--recordings", recordings, "--concurrency", "8", "--duration", "10"),
+        *("stt", target, "--recordings", recordings, "--concurrency", "16", "--duration", "10"),
         *("--ramp", "1", "--warm-up", "0"),
     )
     assert_same_distribution(measured(report, "finalization_ms"), target.injected("final"))
     assert_same_distribution(measured(report, "first_partial_ms"), target.injected("partial"))
     (step,) = report["steps"]
-    played, failed = step["utterances"], step["failed"]
-    # One in nine, and one in ten of all: 1/9 + 1/10 - 1/90 of what was played.
-    assert failed / played == pytest.approx(1 / 9 + 1 / 10 - 1 / 90, abs=3 / played)
+    failed = [sample for sample in report["samples"] if "error" in sample]
+    # A fault that was injected in the moment the step ended is seen by nobody.
+    assert len(target.injected("fails") + target.injected("drops")) - len(failed) in {0, 1, 2}
+    assert (
+        step["failed"]
+        == sum(sample["measured"] for sample in failed)
+        == sum(kind["count"] for kind in step["errors"].values())
+    )
     assert "Model: unknown_event" in step["errors"]
     assert len(step["errors"]) == 2
-    # What was served in a second, from the window itself: its edges cut utterances.
+    # What was served in a second, from the window itself: each stream begins two to four utterances in it.
     served = sum(sample["audio_seconds"] for sample in report["samples"] if sample["measured"])
-    assert step["audio_rate"] == pytest.approx(served / 10, rel=0.2)
+    assert step["audio_rate"] == pytest.approx(served / 10, rel=0.35)
 
 
 def test_a_server_that_cannot_keep_up(bench: Bench, stand_in: Callable[..., StandIn], recordings: Path) -> None:
@@ -60,21 +70,23 @@ def test_a_server_that_cannot_keep_up(bench: Bench, stand_in: Callable[..., Stan
     alone, busy = report["steps"]
     assert alone["verdict"]["kept"] is not False
     assert busy["verdict"]["kept"] is not True
-    assert busy["behind"]["per_second"] == pytest.approx(1.5, rel=2 * FIVE_PERCENT)
+    # A slope over lengths that differ by 0.4 s: what disturbs a delay by 20 ms disturbs it by 0.05.
+    assert busy["behind"]["per_second"] == pytest.approx(1.5, rel=0.2)
     assert report["most_streams"] in {1, None}
 
 
 def test_a_conversation(bench: Bench, stand_in: Callable[..., StandIn], recordings: Path) -> None:
     """From the end of a turn to the first sound: the ear's delay, the voice's, and the silence in front."""
-    target = stand_in(final=(0.8, 0.8), first_audio=(0.7, 0.7), silence=0.5, frames=5, frame_every=0.1)
+    target = stand_in(final=(1.0, 1.0), first_audio=(0.9, 0.9), silence=0.5, frames=5, frame_every=0.02)
     report = bench.measure(
         *("talk", target, "--recordings", recordings, "--concurrency", "3", "--duration", "7"),
         *("--ramp", "0.5", "--warm-up", "0.5"),
     )
     (step,) = report["steps"]
-    # The voice sends a tenth of a second every tenth: the sound comes when the silence has.
-    assert step["measures"]["response_ms"]["p50"] == pytest.approx(800 + 700 + 500, rel=FIVE_PERCENT)
-    assert step["measures"]["ttfa_ms"]["p50"] == pytest.approx(700 + 500, rel=FIVE_PERCENT)
+    # The silence comes faster than it is played: a listener hears it out all the same.
+    final, first_audio = middle_ms(target.injected("final")), middle_ms(target.injected("first_audio"))
+    assert step["measures"]["response_ms"]["p50"] == pytest.approx(final + first_audio + 500, rel=FIVE_PERCENT)
+    assert step["measures"]["ttfa_ms"]["p50"] == pytest.approx(first_audio + 500, rel=FIVE_PERCENT)
     assert step["word_errors"]["rate"] == 0
     assert step["failed"] == 0
 
@@ -94,7 +106,8 @@ def test_callers_that_come_at_random(bench: Bench, stand_in: Callable[..., Stand
     assert abs(arrivals - expected) < 4 * expected**0.5
     assert len({sample["caller"] for sample in report["samples"]}) == len(report["samples"])
     assert step["measures"]["connect_ms"]["n"] == len(report["samples"])
-    assert step["measures"]["first_byte_ms"]["p50"] == pytest.approx(1000, rel=FIVE_PERCENT)
+    first_audio = middle_ms(target.injected("first_audio"))
+    assert step["measures"]["first_byte_ms"]["p50"] == pytest.approx(first_audio, rel=FIVE_PERCENT)
 
 
 def test_two_equal_runs_and_one_of_fifty_milliseconds_more(
@@ -102,8 +115,10 @@ def test_two_equal_runs_and_one_of_fifty_milliseconds_more(
 ) -> None:
     reports: list[Path] = []
     for added in (0.0, 0.0, 0.05):
-        target = stand_in(partial=(0.2, 0.3), final=(0.25 + added, 0.35 + added))
-        arguments = ("--recordings", recordings, "--concurrency", "8", "--duration", "7", "--ramp", "0.5")
+        # 5 % of these, 30 ms, is the least that counts: more than a busy machine adds, less than what is added here.
+        # And some 30 utterances tell a median, not a 95th percentile, which a busy machine may well change.
+        target = stand_in(partial=(0.58, 0.62), final=(0.58 + added, 0.62 + added))
+        arguments = ("--recordings", recordings, "--concurrency", "8", "--duration", "6", "--ramp", "0.5")
         report = bench.measure("stt", target, *arguments, "--warm-up", "0.5")
         path = bench.home / f"run-{len(reports)}.json"
         path.write_text(json.dumps(report))
