@@ -164,6 +164,17 @@ def test_flags_follow_the_containers_rules(value: str, words: list[str], tmp_pat
     assert command[7:-2] == words
 
 
+def test_what_names_no_flag_or_is_the_bridges_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        vllm_command({"SM_VLLM_": "x", "SM_VLLM_HOST": "0.0.0.0", "SM_VLLM_PORT": "1"}, 1, tmp_path)  # noqa: S104
+    assert [problem.split()[0] for problem in caught.value.problems] == [
+        "SM_VLLM_",
+        "SM_VLLM_HOST",
+        "SM_VLLM_PORT",
+        "no",
+    ]
+
+
 def test_model_comes_from_the_setting_then_the_weights_then_the_hub(tmp_path: Path) -> None:
     hub = {"HF_MODEL_ID": "hub/model"}
     assert vllm_command(hub, 1, tmp_path)[2] == "hub/model"
@@ -189,6 +200,10 @@ def test_settings() -> None:
     assert BridgeSettings.from_environment({"SM_VLLM_MAX_MODEL_LEN": "45000"}).max_audio == pytest.approx(
         3594.9, abs=0.1
     )
+    for text, tokens in (("45k", 45_000), ("25.6k", 25_600), ("44K", 45_056), ("auto", 0), ("-1", 0), ("", 0)):
+        assert BridgeSettings.from_environment({"SM_VLLM_MAX_MODEL_LEN": text}).max_model_len == tokens, (
+            "as vLLM reads it"
+        )
     assert BridgeSettings().shutdown_limit < 30 - 3, "SageMaker kills 30 s after SIGTERM"
     wrong = {
         "BRIDGE_PORT": "0",
@@ -196,6 +211,8 @@ def test_settings() -> None:
         "BRIDGE_UNRESPONSIVE_TIMEOUT": "-1",
         "BRIDGE_MAX_SESSIONS": "1.5",
         "SM_VLLM_MAX_MODEL_LEN": "nan",
+        "BRIDGE_INVOCATION_TIMEOUT": "inf",
+        "BRIDGE_MAX_MESSAGE_BYTES": "infk",
     }
     with pytest.raises(ConfigurationError) as caught:
         BridgeSettings.from_environment(wrong)

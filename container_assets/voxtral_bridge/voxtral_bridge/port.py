@@ -59,7 +59,7 @@ class Bridge:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         try:
             result = await self._answer(http, reader, writer)
-            if isinstance(result, Answer):
+            if isinstance(result, Answer) and not writer.is_closing():
                 writer.write(message(http, result.head(), result.body))
                 writer.write_eof()
                 with suppress(OSError):  # the client has gone, or does not read
@@ -68,7 +68,7 @@ class Bridge:
                             pass  # to close over unread data would lose the answer
                         writer.close()
                         await writer.wait_closed()
-            elif result is not None:
+            elif isinstance(result, ClientSocket):
                 del http  # a session may be long; `writer` stays, as its end would close the connection
                 await self._serve(result)
         except asyncio.CancelledError:
@@ -90,6 +90,8 @@ class Bridge:
             code = "too_large" if error.error_status_hint == 413 else "bad_request"
             return Answer.failure(error.error_status_hint, code, f"this cannot be served: {error}")
         except OSError:
+            return None
+        if writer.is_closing():
             return None
         task, request = cast("asyncio.Task[None]", asyncio.current_task()), cast("h11.Request", head)
         self._serving.add(task)

@@ -125,9 +125,8 @@ class Session:
                     on_message=self._take_output,
                 )
         except (OSError, WebSocketException) as error:
-            return _vllm_failure(
-                "upstream_unavailable", f"vLLM opened no session: {str(error) or 'it did not answer in time'}"
-            )
+            why = str(error) or "it did not answer in time"
+            return _vllm_failure("upstream_unavailable", f"vLLM opened no session: {why}")
         self._vllm, vllm.other, client.other = vllm, client, vllm
         client.start(self._take_input)
         while self._ending is None:

@@ -96,11 +96,11 @@ class BridgeSettings:
         for setting in fields(cls):
             kind: type[Any] = type(setting.default)
             top = 65535 if setting.name.endswith("port") else 1e9
-            for name in [name for name in setting.metadata["names"] if environment.get(name)][:1]:
+            for name in [name for name in setting.metadata["names"] if _is_told(name, environment)][:1]:
                 try:
-                    values[setting.name] = kind(environment[name])
+                    values[setting.name] = _whole(environment[name]) if kind is int else kind(environment[name])
                     wrong = kind is not str and not 0 < values[setting.name] <= top
-                except ValueError:
+                except (ValueError, OverflowError):
                     wrong = True
                 if wrong:
                     what = f"a {'whole ' if kind is int else ''}number above 0 and at most {top:g}"
@@ -111,3 +111,16 @@ class BridgeSettings:
         if problems:
             raise ConfigurationError(problems)
         return settings
+
+
+def _is_told(name: str, environment: Mapping[str, str]) -> bool:
+    """By `auto` or -1 vLLM is left to choose."""
+    return environment.get(name, "") not in (("", "auto", "-1") if name.startswith("SM_VLLM_") else ("",))
+
+
+def _whole(text: str) -> int:
+    """Read a whole number as vLLM does: 45000, `45k` or `25.6k` of 1000, `44K` of 1024."""
+    units = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+    if unit := units.get(text[-1]):
+        return int((float if text[-1].islower() else int)(text[:-1]) * unit)
+    return int(text)

@@ -5,6 +5,7 @@ The rules are those of AWS's own vLLM containers, so that settings move between 
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from voxtral_bridge.settings import ConfigurationError
@@ -15,6 +16,7 @@ MODEL_DIRECTORY = Path("/opt/ml/model")
 """Where SageMaker mounts a model's weights, read-only."""
 
 _OWNED = {
+    "": "it names no flag",
     "host": "vLLM listens on loopback behind the bridge",
     "port": "set VLLM_PORT",
 }
@@ -65,12 +67,10 @@ def _values(text: str) -> list[str] | None:
     """Return the values behind a flag, None to leave the flag out."""
     if text.lower() == "false":
         return None
-    if text == "" or text.lower() == "true":
+    if text.lower() in ("", "true"):
         return []
+    items = [text]
     if text.startswith("["):
-        try:
+        with suppress(ValueError):
             items = json.loads(text)
-        except ValueError:
-            return [text]
-        return [item if isinstance(item, str) else json.dumps(item) for item in items]
-    return [text]
+    return [item if isinstance(item, str) else json.dumps(item) for item in items]
