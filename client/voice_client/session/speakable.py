@@ -4,15 +4,19 @@ import html
 import re
 import unicodedata
 
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s\"[^\"]*\")?\)")
+_LINK = re.compile(r"!?\[([^\]\n]*)\](?:\([^)\s]*(?:\s\"[^\"]*\")?\)|\[[^\]\n]*\])")
 _TAG_NAMES = (
     "a|b|br|code|div|em|h[1-6]|hr|i|img|li|ol|p|pre|s|span|strong|sub|sup|table|td|th|tr|u|ul"
     "|speak|break|prosody|say-as|emphasis|voice|phoneme|audio"
 )
 _TAG = re.compile(rf"</?(?:{_TAG_NAMES})(?:\s[^<>\n]{{0,200}})?/?>|<!--.*?-->", re.DOTALL | re.IGNORECASE)
 _ROW = re.compile(r"(?m)^\s*\|(.*)\|\s*$")
-_ADDRESS = re.compile(r"\b(?:https?://|ftp://|www\.)(?:www\.)?([^\s/?#:<>()\"']+)[^\s<>()\"']*", re.IGNORECASE)
-_LINE_START = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>\s+|[-*•]\s+|```\w*\s*$|\|?[-:| ]{3,}\|?\s*$)")
+_ADDRESS = re.compile(
+    r"<?\b(?:https?://|ftp://|www\.)(?:[^\s/@<>()\"']*@)?(?:www\.)?([^\s/?#:<>()\"']+)[^\s<>()\"']*>?", re.IGNORECASE
+)
+_LINE_START = re.compile(
+    r"(?m)^\s*(?:#{1,6}\s+|>\s+|[-*•]\s+(?:\[[ xX]\]\s+)?|(?:```|~~~)\w*\s*$|\|?[-:| ]{3,}\|?\s*$)"
+)
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?![\w*])", re.DOTALL)
 _CODE = re.compile(r"`{1,3}([^`\n]*)`{1,3}")
 _ENCLOSED_CJK = range(0x3200, 0x3400)
@@ -62,7 +66,7 @@ def without_pictures(text: str) -> str:
 
 
 def _host(address: re.Match[str]) -> str:
-    whole, host = address.group(), address.group(1)
+    whole, host = address.group().strip("<>"), address.group(1)
     return host.rstrip(_END_MARKS) + whole[len(whole.rstrip(_END_MARKS)) :]
 
 
