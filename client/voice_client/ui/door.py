@@ -27,7 +27,8 @@ _LONGEST_FORM = 4096
 _POLICY_VIOLATION = 1008
 
 SECURITY_HEADERS = {
-    # What the page may load: its own files. Gradio's start-up scripts and styles stand in the page itself.
+    # What the page may load: its own files. Gradio's start-up scripts and styles stand in the page itself, and its HTML
+    # component makes its template with Function(): hence unsafe-inline and unsafe-eval.
     "content-security-policy": (
         "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data: blob:; media-src 'self' blob:; worker-src 'self' blob:; font-src 'self' data:; "
