@@ -79,7 +79,7 @@ class Bridge:
     async def _answer(
         self, http: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Answer | ClientSocket | None:
-        """Return the answer to the request, or the socket that took over; None when nobody is there any more."""
+        """Return the answer to the request, or the socket that takes over; None when nobody is there any more."""
         limit = self._settings.request_timeout
         try:
             async with asyncio.timeout(limit):
@@ -99,6 +99,11 @@ class Bridge:
         is_upgrade = dict(request.headers).get(b"upgrade", b"").lower() == b"websocket"
         if request.method != b"GET" or not is_upgrade or request.target.partition(b"?")[0] not in PATHS:
             return await answer_to(request, body, self._settings, self._probe)
+        return await self._shake_hands(request, http, reader, writer)
+
+    async def _shake_hands(
+        self, request: h11.Request, http: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Answer | ClientSocket:
         client = ClientSocket(self._settings.max_message_bytes, request.target.decode())
         headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers])
         response = client.protocol.accept(Request(client.target, headers))
