@@ -167,7 +167,7 @@ class Session:
         kind = self._tracker.observe_output(data)
         if kind.startswith("transcription."):
             self._answered_at = self._last_output
-        if kind != "transcription.delta" or self._first_delta_due:
+        if kind in ("transcription.done", "error") or (kind == "transcription.delta" and self._first_delta_due):
             self._note(kind)
         if self._listening:
             self._client.send(data)
