@@ -29,6 +29,9 @@ RECORDING = "sense_and_sensibility_01_austen_64kb-0870.wav"
 WRITTEN = ("cloud", "cdk.out", "cdk-home", "cloud.log", "cdk.log", "demo.log", "spoken.wav", "report.json")
 """What a run leaves in its folder and the next one removes; anything else there is somebody's own."""
 
+LEAST_FREE_BYTES = 50 * 10**6
+"""A run writes a few MB: templates, logs, a WAV file; a disk as full as this fails in the middle of something."""
+
 PLAIN_WIDTH = 160
 """Columns, where the output is no terminal."""
 
@@ -96,7 +99,7 @@ def _folder(path: Path) -> Iterator[tuple[Path, int]]:
         The folder, and the descriptor that locks it: whoever inherits it has the folder for longer.
 
     Raises:
-        OSError: it cannot be written, or another run has it.
+        OSError: it cannot be written, is full, or another run has it.
     """
     path.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -110,6 +113,9 @@ def _folder(path: Path) -> Iterator[tuple[Path, int]]:
                 "wait for it, or run this one beside it: python -m voice_local.demo --build-dir DIR",
                 str(path),
             ) from None
+        if (free := shutil.disk_usage(path).free) < LEAST_FREE_BYTES:
+            wanted = f"{LEAST_FREE_BYTES // 10**6} MB are needed and {free // 10**6} are free"
+            raise OSError(errno.ENOSPC, f"there is no room: {wanted}", str(path))
         for name in WRITTEN:
             if (path / name).is_dir():
                 shutil.rmtree(path / name)

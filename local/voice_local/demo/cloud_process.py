@@ -80,7 +80,10 @@ class CloudProcess:
                     raise DemoError(f"the local cloud did not come up within {START_SECONDS:.0f} s", self._log)
         line = process.stdout.readline()
         if not line.strip():
-            raise DemoError(f"the local cloud {_ended(process.wait(STOP_SECONDS))} before it was up", self._log)
+            said = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            reason = f": {said[-1]}" if said else ""
+            how = _ended(process.wait(STOP_SECONDS))
+            raise DemoError(f"the local cloud {how} before it was up{reason}", self._log)
         return line
 
     @contextmanager

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from voice_local import display
+from voice_local.demo import __main__ as demo_main
 from voice_local.demo.cloud_process import CloudProcess
 from voice_local.demo.errors import DemoError
 from voice_local.demo.voice_command import VoiceCommand
@@ -139,3 +140,26 @@ def test_a_long_step_says_now_and_then_that_it_goes_on_where_no_terminal_is(monk
     assert lines[0] == "  … cdk deploy"
     assert lines[1] == "    0 s: dev-voice-stt: [in progress]"
     assert lines[-1].startswith("  ✓ cdk deploy")
+
+
+def test_a_cloud_that_does_not_come_up_is_told_with_its_last_words(tmp_path: Path) -> None:
+    failing = "#!{python}\nimport sys\nsys.exit('voice local up: the port is taken')\n"
+    voice = script(tmp_path / "voice", failing)
+    process = CloudProcess(
+        voice, run_dir=tmp_path / "run", log=tmp_path / "cloud.log", environment=dict(os.environ), keep=False, lock=-1
+    )
+    with process, pytest.raises(DemoError, match="ended with exit code 1 before it was up: voice local up: the port"):
+        process.start()
+
+
+def test_a_full_disk_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_main, "LEAST_FREE_BYTES", 10**18)
+    monkeypatch.setattr(demo_main, "interrupt_on_signals", lambda: None)
+
+    with pytest.raises(SystemExit) as raised:
+        demo_main.main(build_dir=tmp_path)
+
+    assert raised.value.code == 1
+    assert "there is no room" in capsys.readouterr().out
