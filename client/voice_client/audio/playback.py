@@ -1,6 +1,7 @@
 """The loudspeaker; needs the extra `mic` (sounddevice and PortAudio), as the microphone does."""
 
 import asyncio
+import atexit
 import contextlib
 import threading
 import time
@@ -20,6 +21,9 @@ _REST = -1
 """The part that the resampler's last samples belong to."""
 GONE_SECONDS = 5.0
 """A device that has asked for no sound for so long has gone: while it is there it asks every 20 ms, for silence too."""
+CLOSE_SECONDS = 2.0
+"""Longest wait for the device to close, which plays what it has already: well within a second. PortAudio waits for ever
+for one that is stuck."""
 _LOOK_EVERY = 0.1
 """Seconds between two looks at the device while sound waits."""
 
@@ -158,11 +162,20 @@ class Loudspeaker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        sounddevice = _sounddevice()
         end = self._stream.stop if kind is None else self._stream.abort  # `stop` plays what the device has already
-        for step in (end, self._stream.close):
-            # A device that has gone cannot be closed well; that it has gone was told already.
-            with contextlib.suppress(_sounddevice().PortAudioError):
-                step()
+
+        def close() -> None:
+            for step in (end, self._stream.close):
+                # A device that has gone cannot be closed well; that it has gone was told already.
+                with contextlib.suppress(sounddevice.PortAudioError):
+                    step()
+
+        closing = threading.Thread(target=close, name="voice: loudspeaker", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
+        if closing.is_alive():  # PortAudio would wait for the device at the end of the process as well
+            atexit.unregister(getattr(sounddevice, "_exit_handler", close))
 
     def _playable_rate(self, sounddevice: Any) -> int:
         """Return the wanted rate where the device plays it, else the device's own."""

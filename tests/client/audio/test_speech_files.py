@@ -104,6 +104,8 @@ class Device(types.ModuleType):
         super().__init__("sounddevice")
         self.played = bytearray()
         self.stuck = stuck
+        self.closes = threading.Event()
+        self.closes.set()
         self.vanish: Callable[[], None] = lambda: None
         self.started = threading.Event()
         self.asked = threading.Event()
@@ -135,6 +137,7 @@ class Device(types.ModuleType):
         gone = False
 
         def end() -> None:
+            self.closes.wait()
             ended.set()
             thread.join()
             if gone:
@@ -195,6 +198,14 @@ class TestLoudspeaker:
                 asyncio.get_running_loop().call_later(0.05, device.vanish)
                 with pytest.raises(DeadlineError, match="has stopped"):
                     await speaker.has_at_most(0.1)
+
+    async def test_a_device_that_does_not_even_close_does_not_hang_us(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = Device()
+        monkeypatch.setitem(sys.modules, "sounddevice", device)
+        monkeypatch.setattr("voice_client.audio.playback.CLOSE_SECONDS", 0.05)
+        with Loudspeaker(rate=RATE):
+            device.closes.clear()
+        device.closes.set()
 
     async def test_a_pause_in_the_text_is_no_device_that_has_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         device = Device()
