@@ -143,7 +143,8 @@ class SynthesizerSettings:
     """An error within so many seconds of the configuration is about the configuration; a later one that comes before
     any audio is the idle time-out of a stream that waited."""
     error_end: float = 2.0
-    """So soon after its error an idle time-out ends the stream; after an error about a sentence the stream goes on."""
+    """After an error about a sentence the server says within so many seconds that the sentence is over; after an idle
+    time-out it says nothing more."""
     keep_alive: float = 20.0
     """How often an idle stream is touched when a spare stream is wanted; the server ends it after 30 s."""
     stream_lifetime: float = 1500.0

@@ -172,7 +172,7 @@ class Speaking:
                     if rate not in {None, speech.SAMPLE_RATE_HZ}:
                         raise ProtocolError(f"the model speaks at {rate} Hz instead of {speech.SAMPLE_RATE_HZ} Hz")
                 case speech.ErrorEvent(message):
-                    if not started and not self._is_about_config(stream) and await self._ends(stream):
+                    if not started and not self._is_about_config(stream) and not await self._goes_on(stream):
                         # Its idle time was over just now.
                         raise ConnectionLostError(f"the server gave up the idle stream: {message}")
                     raise self._failed(message)
@@ -201,16 +201,14 @@ class Speaking:
     def _is_about_config(self, stream: SpeechStream) -> bool:
         return stream.fresh and self._clock.now() - stream.opened < self._settings.config_answer
 
-    async def _ends(self, stream: SpeechStream) -> bool:
-        """Whether the stream ends after an error, as it does when its idle time is over; else the sentence does."""
+    async def _goes_on(self, stream: SpeechStream) -> bool:
+        """Whether the server goes on after an error: then the sentence was its reason, and not the idle stream."""
         try:
             async with asyncio.timeout(self._settings.error_end):
                 await stream.connection.receive()
-        except TimeoutError:
+        except (TimeoutError, VoiceError):
             return False
-        except VoiceError:
-            return True
-        return False
+        return True
 
     def _check_end(self, end: speech.AudioDone, received: int) -> None:
         if end.error:
