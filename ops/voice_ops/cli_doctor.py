@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import sys
 from pathlib import Path
@@ -50,6 +51,8 @@ def doctor(
     voice doctor -c tts.instance_types=ml.g6.xlarge,ml.g5.xlarge
     voice doctor --offline                   # no AWS account needed
     """
+    if disk_gb is not None and not math.isfinite(disk_gb):
+        raise typer.BadParameter("give a number of gigabytes", param_hint="--disk-gb")
     if os.environ.get("VOICE_DEBUG", "0") not in {"", "0"}:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
         logging.getLogger("voice_ops").setLevel(logging.DEBUG)

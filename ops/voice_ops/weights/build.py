@@ -17,8 +17,8 @@ POLL_SECONDS = 2.0
 LAST_WORDS_SECONDS = 10.0
 """After the build's end, until its last lines are in the log: CloudWatch is a little behind."""
 
-LONGEST_SECONDS = 70 * 60.0
-"""In all: a build's own limit is at most 55 minutes, and it may stand in a queue before."""
+LONGEST_SECONDS = 90 * 60.0
+"""In all: a build's own limit is at most 55 minutes, and it may stand in a queue for 30 before."""
 
 LONGEST_SILENCE_SECONDS = 300.0
 """Without an answer while a build is followed: the build goes on, and a laptop that slept comes back."""
