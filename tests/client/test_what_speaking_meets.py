@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 
 TRAPS = {
     "without stream_audio and pcm an utterance arrives as one file at its end": (
