@@ -75,12 +75,15 @@ class SentenceClock:
         self.audible: float | None = None
         self.arrivals: list[tuple[float, int]] = []
         """When how many bytes came."""
+        self._played_until = turn
+        """When a player that starts with the first chunk has played what came so far."""
 
     def chunk(self, pcm: bytes, now: float) -> None:
         """Note a chunk of audio."""
         if self.audible is None and (sample := first_audible_sample(pcm)) is not None:
-            # A player starts with the first chunk, so the silence inside this one is waited for as well.
-            self.audible = now + sample / speech.SAMPLE_RATE_HZ
+            # A player starts with the first chunk: the silence of the chunks before is played out first, however fast
+            # they came, and the silence inside this one is waited for as well.
+            self.audible = max(now, self._played_until) + sample / speech.SAMPLE_RATE_HZ
             self.silence = self.bytes / speech.BYTES_PER_SECOND + sample / speech.SAMPLE_RATE_HZ
         if self.first is None:
             self.first = now
@@ -88,6 +91,7 @@ class SentenceClock:
         self.chunks += 1
         self.bytes += len(pcm)
         self.last = now
+        self._played_until = max(now, self._played_until) + len(pcm) / speech.BYTES_PER_SECOND
 
     def result(self) -> SentenceMetrics:
         """Return the measures so far."""

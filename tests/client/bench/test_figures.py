@@ -15,6 +15,7 @@ from voice_client.bench.load import Step, StepLoad, split_callers
 from voice_client.bench.own_load import LoopWatch, OwnLoad
 from voice_client.bench.sample import Sample
 from voice_client.bench.word_errors import WordErrors, word_errors
+from voice_client.session.speaking_metrics import SentenceClock
 
 IDLE = OwnLoad(0.1, 0.1, 0.2, 3.0, 5.0)
 
@@ -287,3 +288,15 @@ async def test_a_stall_counts_for_as_long_as_it_lasted() -> None:
     assert load.lag_p99_ms >= 200
     assert load.lag_p50_ms >= 3
     assert load.saturated
+
+
+def test_silence_that_comes_faster_than_it_is_played_is_waited_for() -> None:
+    """Half a second of silence in five chunks within 40 ms: the first sound is half a second after the first chunk."""
+    clock = SentenceClock(turn=10.0, retries=0)
+    for number in range(5):
+        clock.chunk(bytes(4800), 10.3 + number * 0.01)
+    clock.chunk(bytes(480) + b"\x00\x40" * 2160, 10.35)
+    measured = clock.result()
+    assert measured.first_byte_ms == pytest.approx(300)
+    assert measured.leading_silence_ms == pytest.approx(510)
+    assert measured.ttfa_ms == pytest.approx(300 + 510)
