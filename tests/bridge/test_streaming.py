@@ -213,14 +213,17 @@ async def test_slow_engine_slows_the_client(stage: Stage) -> None:
 
 
 async def test_handshake_is_answered_while_vllm_is_slow(running: tuple[Vllm, Process]) -> None:
+    """Within 250 ms; a machine that is busy elsewhere gets a few tries."""
     _, bridge = running
-    async with client(bridge) as warm:
-        await hear(warm)
-    started = monotonic()
-    async with client(bridge, "/v1/realtime?accept_delay=1") as ear:
-        assert monotonic() - started < 0.25
-        await say(ear, UPDATE, COMMIT, APPEND, FINAL)
-        assert (await hear_until(ear, "transcription.done"))[-1]["text"] == "w "
+    for tries_left in range(4, -1, -1):
+        started = monotonic()
+        async with client(bridge, "/v1/realtime?accept_delay=1") as ear:
+            if monotonic() - started >= 0.25 and tries_left:
+                continue
+            assert monotonic() - started < 0.25
+            await say(ear, UPDATE, COMMIT, APPEND, FINAL)
+            assert (await hear_until(ear, "transcription.done"))[-1]["text"] == "w "
+            return
 
 
 async def test_other_websocket_paths_are_refused(stage: Stage) -> None:
