@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from rich.console import Console
 from rich.markup import escape
 
@@ -41,6 +41,7 @@ from voice_ops.session import AwsSession, CredentialsUnusableError, NoRegionErro
 from voice_ops.smoke_test import SmokeTest, hear, speak
 from voice_ops.stack_watch import StackEvent, StackWatch
 from voice_ops.status import EndpointStatus, stage_status
+from voice_ops.work_folder import work_folder
 
 SYNTH_SECONDS = 300.0
 """Takes about 10 s; a first run unpacks the CDK, and a machine may be busy."""
@@ -229,6 +230,8 @@ def _move(request: Request, display: Display, title: str, words: Sequence[str], 
             try:
                 events, views = watch.look()
             except (OpsError, ClientError) as error:
+                if request.aws.is_local and isinstance(error.__cause__, EndpointConnectionError):
+                    raise DeploymentFailedError(f"{title}: {error}") from error  # the CLI would try for minutes
                 # The CLI needs no looking at: it goes on, and its end is what counts.
                 moving.say(f"cannot look at the stacks now: {error}")
             else:
@@ -335,7 +338,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"{doing} stage [bold]{escape(given.stage)}[/bold], {where}")
         if given.destroy and not (given.yes or aws.is_local):
             _confirm(given.stage, where)
-        told = (destroy if given.destroy else deploy)(request, Display(console))
+        with work_folder(work_dir):
+            told = (destroy if given.destroy else deploy)(request, Display(console))
     except (StageUnusableError, CredentialsUnusableError, NoRegionError) as error:
         sys.stderr.write(f"deployment: {error}\n")
         return 2
@@ -347,8 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         sys.stderr.write(
-            "deployment: interrupted. What CloudFormation has begun it goes on with; "
-            f"voice status --stage {given.stage} shows it, and the same command follows up.\n"
+            "deployment: interrupted. If CloudFormation has begun, it goes on; "
+            f"voice status --stage {given.stage} shows it, and when it has ended the same command follows up.\n"
         )
         return 130
     if given.json:

@@ -28,14 +28,16 @@ def left_running(build_dir: Path) -> list[str]:
 
 
 def interrupt(build_dir: Path, *, after: float, number: signal.Signals) -> None:
-    """Run the demo, send it a signal `after` seconds, and look at how it ended."""
+    """Run the demo, send it a signal `after` seconds from its first line, and look at how it ended."""
     running = subprocess.Popen(
         demo(build_dir), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
-    time.sleep(after)
-    running.send_signal(number)
+    assert running.stdout is not None
     try:
-        output, _ = running.communicate(timeout=60)
+        output = running.stdout.readline()  # from here on it ends in order
+        time.sleep(after)
+        running.send_signal(number)
+        output += running.communicate(timeout=60)[0]
     finally:
         running.kill()
 

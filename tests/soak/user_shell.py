@@ -24,6 +24,19 @@ class UserShell:
     description: dict[str, Any]
     """What `voice local up` printed."""
 
+    def start(self, *command: str | Path) -> subprocess.Popen[str]:
+        """Start a command of the project in a session of its own; its stdout and stderr come together."""
+        line = 'eval "$("$0" local env)" && exec "$@"'
+        return subprocess.Popen(
+            ["bash", "-c", line, VOICE, *command],
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
     def run(self, *command: str | Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command of the project and look at its exit code; stdout and stderr are kept apart."""
         line = 'eval "$("$0" local env)" && exec "$@"'

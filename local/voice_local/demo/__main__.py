@@ -54,6 +54,7 @@ def main(
     python -m voice_local.demo
     python -m voice_local.demo --keep --build-dir /tmp/demo
     """
+    interrupt_on_signals()
     # A file or a pipe has no width to wrap at.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     display = Display(console)
@@ -61,7 +62,6 @@ def main(
         "[bold]sagemaker-voice[/bold]: the whole job on this machine, with no AWS account, GPU or Docker\n",
         soft_wrap=True,
     )
-    interrupt_on_signals()
     kept: set[int] = set()
     try:
         with _folder(build_dir.resolve()) as (folder, lock):

@@ -2,10 +2,12 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.soak.user_shell import UserShell, user_shell
@@ -25,6 +27,24 @@ def module(name: str, *words: str) -> tuple[str, ...]:
 
 def told(shell: UserShell, name: str, *words: str) -> dict[str, Any]:
     return dict(json.loads(shell.run(*module(name, *words, "--json")).stdout))
+
+
+def test_a_cancelled_deploy_ends_the_cdk_cli_with_it(shell: UserShell) -> None:
+    deploying = shell.start(*module("deployment"))
+    assert deploying.stdout is not None
+    try:
+        said = next(line for line in deploying.stdout if "cdk synth" in line)
+        time.sleep(1.0)  # the CLI runs by now, or starts
+        children = psutil.Process(deploying.pid).children(recursive=True)
+        deploying.terminate()
+        rest, _ = deploying.communicate(timeout=60)
+    finally:
+        deploying.kill()
+
+    assert deploying.returncode == 130, said + rest
+    assert "interrupted" in rest
+    assert children, "there was nothing to end"
+    assert psutil.wait_procs(children, timeout=30)[1] == []
 
 
 def test_a_stage_is_deployed_proven_watched_paused_and_destroyed_without_a_trace(shell: UserShell) -> None:
