@@ -44,7 +44,7 @@ class VoiceError(Exception):
         where = f"endpoint {self.endpoint}: " if self.endpoint else ""
         request = f" (request id {self.request_id})" if self.request_id else ""
         advice = f". {self.advice}" if self.advice else ""
-        return f"{where}{self.message}{request}{advice}"
+        return f"{where}{self.message.removesuffix('.')}{request}{advice}"
 
 
 class BadInputError(VoiceError):

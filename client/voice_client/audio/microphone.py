@@ -32,6 +32,18 @@ class Microphone:
         self._stop: Callable[[], None] | None = None
         self._stopped = False
 
+    def check(self) -> None:
+        """See that there is a device that records, before anything is connected.
+
+        Raises:
+            BadInputError: no sounddevice, no PortAudio, or no such device.
+        """
+        sounddevice = _sounddevice()
+        try:
+            sounddevice.query_devices(self.device, "input")
+        except (sounddevice.PortAudioError, ValueError) as error:
+            raise _unusable(error) from error
+
     def stop(self) -> None:
         """End the recording; what was recorded until now is still heard. From the event loop's thread."""
         self._stopped = True
@@ -72,10 +84,7 @@ class Microphone:
             with stream:
                 yield _Recorded(blocks, native, rate, chunk_bytes)
         except (sounddevice.PortAudioError, ValueError) as error:
-            raise BadInputError(
-                f"the microphone cannot be used: {error}",
-                advice="`python -m sounddevice` lists the devices; choose one with --device",
-            ) from error
+            raise _unusable(error) from error
         finally:
             self._stop = None
 
@@ -117,6 +126,13 @@ class _Recorded:
             return block
         samples = np.frombuffer(block, dtype="<i2").astype(np.float32) / np.float32(32768.0)
         return to_pcm16(self._resampler.resample_chunk(samples, last=last))
+
+
+def _unusable(error: Exception) -> BadInputError:
+    return BadInputError(
+        f"the microphone cannot be used: {error}",
+        advice="`python -m sounddevice` lists the devices; choose one with --device",
+    )
 
 
 def _sounddevice() -> Any:

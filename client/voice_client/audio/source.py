@@ -127,7 +127,13 @@ class AudioFile:
         with file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode) or (stdin and os.lseek(file.fileno(), 0, os.SEEK_CUR)):
-                yield _Pipe(file.fileno())
+                pipe = _Pipe(file.fileno())
+                try:
+                    yield pipe
+                except BadInputError as error:
+                    if pipe.at_start:
+                        raise BadInputError(f"{self.name} is empty") from error
+                    raise
                 return
             if not about.st_size:
                 raise BadInputError(f"{self.name} is empty")
@@ -149,6 +155,9 @@ class _Pipe:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.at_start = True
 
     def read(self, size: int, /) -> bytes:
-        return os.read(self._descriptor, size)
+        data = os.read(self._descriptor, size)
+        self.at_start = self.at_start and not data
+        return data

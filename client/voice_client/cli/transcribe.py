@@ -100,7 +100,7 @@ def transcribe(
             audio or [],
             mic=mic,
             device=device,
-            raw=(raw, rate, channels) if raw is not None else None,
+            raw=(raw, rate, channels),
             output=output,
             output_format=output_format,
             as_json=as_json,

@@ -59,7 +59,7 @@ class Job:
         *,
         mic: bool,
         device: str | None,
-        raw: tuple[str, int, int] | None,
+        raw: tuple[str | None, int, int],
         output: Path | None,
         output_format: str | None,
         as_json: bool,
@@ -93,10 +93,12 @@ class Job:
         if len(audio) > 1 and output is None and kind in {"srt", "vtt"}:
             problems.append(BadInputError("subtitles of several files need -o FOLDER"))
         with _collected(problems):
-            raw_format = RawFormat(*raw) if raw is not None else None
+            raw_format = _raw_format(*raw)
         with _collected(problems):
             in_turns = turns or mic or kind in {"srt", "vtt"}
             how = Turns(pause=pause) if in_turns else None
+            if how is None and pause != Turns().pause:
+                problems.append(BadInputError("--pause is for --turns"))
             settings = TranscriberSettings(paced=paced, turns=how, chunk_bytes=chunk_bytes)
         _raise_all(problems)
         files = tuple(AudioFile(name, raw_format) for name in audio)
@@ -106,15 +108,16 @@ class Job:
         return job
 
     def check_paths(self) -> None:
-        """See that every input is audio and every output can be written.
+        """See that every input is there and audio, and every output can be written.
 
         Raises:
             BadInputError: those that are not; all of them are named.
         """
         problems: list[BadInputError] = []
-        for file in self.files:
+        sources: list[AudioFile | Microphone] = [*self.files, *([self.microphone] if self.microphone else [])]
+        for source in sources:
             with _collected(problems):
-                file.check()
+                source.check()
         if self.output is not None and self.several and not self.output.is_dir():
             problems.append(BadInputError(f"{self.output} is no folder; the texts of several files go into one"))
         elif self.output is not None:
@@ -135,6 +138,14 @@ class Job:
             return self.output
         stem = "stdin" if str(file.path) == STDIN else Path(file.path).stem
         return self.output / f"{stem}.{self.output_format}"
+
+
+def _raw_format(encoding: str | None, rate: int, channels: int) -> RawFormat | None:
+    if encoding is not None:
+        return RawFormat(encoding, rate, channels)
+    if (rate, channels) != (RawFormat().rate, RawFormat().channels):
+        raise BadInputError("--rate and --channels are for --raw; a file with a header says its own")
+    return None
 
 
 @contextlib.contextmanager

@@ -257,6 +257,10 @@ class TestPipes:
             assert (read_samples("-") == read_samples(sound)).all()
             assert not file.closed
 
+    def test_an_empty_pipe_is_told_as_one(self, tmp_path: Path, read_samples: Callable[..., np.ndarray]) -> None:
+        with Path(os.devnull).open("rb") as nothing, pytest.raises(BadInputError, match="is empty"):
+            read_samples(f"/dev/fd/{nothing.fileno()}")
+
     def test_no_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", None)
         with pytest.raises(BadInputError, match="no standard input"):

@@ -144,6 +144,7 @@ class TestFiles:
         (("a.wav", "-o", "no/such/out.txt"), ["no folder"]),
         (("a.wav", "--device", "3"), ["--device is for --mic"]),
         (("a.wav", "-o", "a.wav"), ["a.wav is an input"]),
+        (("a.wav", "--rate", "8000", "--pause", "1"), ["are for --raw", "--pause is for --turns"]),
     ],
 )
 def test_what_cannot_be_is_2_and_all_of_it_is_named(
@@ -274,3 +275,4 @@ class TestMicrophone:
         monkeypatch.setitem(sys.modules, "sounddevice", None)
         result = hear(voice_here, stt, "--mic", expect=2)
         assert "sagemaker-voice[mic]" in result.stderr
+        assert "listening" not in result.stderr
