@@ -12,7 +12,7 @@ def test_a_second_deployment_of_a_stage_is_refused_until_the_first_has_ended(tmp
     with (
         work_folder(folder),
         work_folder(tmp_path / "deploy" / "dev"),
-        pytest.raises(FolderUnusableError, match="destroy of stage prod runs from this folder .* wait until"),
+        pytest.raises(FolderUnusableError, match=r"destroy of stage prod runs from this folder .* wait until"),
         work_folder(folder),
     ):
         pass
