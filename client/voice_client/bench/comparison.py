@@ -320,6 +320,14 @@ def _by(row: Row) -> str:
     return f"{streams} by {row.shown(abs(row.change))}"
 
 
+def _served(endpoint: Mapping[str, Any]) -> str:
+    """Return what an endpoint is to a comparison."""
+    instances = endpoint["instances"]
+    running = f"{instances['running']} x " if instances["running"] else ""
+    types = "/".join(instances["types"]) or "unknown instances"
+    return f"{endpoint['model'] or 'model not known'} on {running}{types}"
+
+
 def _notes(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
@@ -329,9 +337,12 @@ def _notes(
     """Return what makes the comparison weaker than it looks."""
     notes = [
         f"{name.replace('_', ' ')}: {before['plan'].get(name)} in A, {after['plan'].get(name)} in B"
-        for name in ("arrivals", "chunk_bytes", "warm_up", "ramp")
+        for name in ("arrivals", "chunk_bytes", "voice", "language", "warm_up", "ramp")
         if before["plan"].get(name) != after["plan"].get(name)
     ]
+    served = [", ".join(map(_served, document["endpoints"])) for document in (before, after)]
+    if served[0] != served[1]:
+        notes.append(f"endpoint: {served[0]} in A, {served[1]} in B")
     if before["material"] != after["material"]:
         notes.append("the recordings or texts are not the same")
     if before["local"] != after["local"]:

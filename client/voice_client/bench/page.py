@@ -15,7 +15,7 @@ _STYLE = """
 :root { color-scheme: light; --text: #1f2937; --faint: #6b7280; --page: #f3f4f6; --card: #fff; --line: #e5e7eb;
   --yes: #2f7d4f; --no: #b3261e; --unknown: #9a6700; --warn: #fff7e6; --warn-line: #f0c36d; }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); margin: 0; }
-main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 48px; }
+main { max-width: 1160px; margin: 0 auto; padding: 24px 20px 48px; }
 h1 { font-size: 1.6em; margin: 0 0 4px; overflow-wrap: anywhere; } h2 { font-size: 1.15em; margin: 0 0 8px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 16px 20px;
   margin: 16px 0; }

@@ -216,7 +216,7 @@ def _panels(figure: Figure, count: int) -> "list[Axes]":
 
 def _streams_axis(axes: "Axes", steps: Sequence[StepFigures]) -> None:
     counts = [step.streams for step in steps]
-    if max(counts) > 8 * min(counts):
+    if max(counts) >= 8 * min(counts):
         axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(counts))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -1,6 +1,7 @@
 """The report of a run: one JSON document with a schema, checked when it is written and when it is read."""
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -99,11 +100,11 @@ def read_report(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > LONGEST_REPORT_BYTES:
             raise BadInputError(f"{path} is no report: it has {path.stat().st_size} bytes")
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise BadInputError(f"{path} is no JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path} is no JSON, or its numbers are none") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BadInputError(
             f"{path} is no report of the format {FORMAT}",
@@ -112,6 +113,13 @@ def read_report(path: Path) -> Mapping[str, Any]:
     if problems := problems_of(document):
         raise BadInputError(f"{path} is no whole report: {'; '.join(problems)}")
     return document
+
+
+def _finite(text: str) -> float:
+    """Read a number; NaN, Infinity and 1e999 are none, and no comparison could be made of them."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
 
 
 def samples_of(document: Mapping[str, Any]) -> list[Sample]:

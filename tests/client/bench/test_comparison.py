@@ -40,6 +40,7 @@ def run(
         "kind": "stt",
         "plan": {"arrivals": "closed", "chunk_bytes": 4096},
         "material": [],
+        "endpoints": [],
         "local": True,
         "interrupted": False,
         "steps": steps,
@@ -101,6 +102,7 @@ def test_an_answer_does_not_change_when_it_is_asked_for_again() -> None:
 def test_what_weakens_a_comparison_is_said() -> None:
     other = run(2)
     other["plan"] = {"arrivals": "open", "chunk_bytes": 2048}
+    other["endpoints"] = [{"model": "m", "instances": {"types": ["ml.g5.xlarge"], "running": 1}}]
     other["material"] = [{"name": "another"}]
     other["interrupted"] = True
     other["steps"][1]["client_saturated"] = True
@@ -109,6 +111,7 @@ def test_what_weakens_a_comparison_is_said() -> None:
     for part in ("arrivals: closed in A, open in B", "chunk bytes: 4096", "not the same", "B was broken off"):
         assert part in notes
     assert "in B the client was saturated at 4 streams" in notes
+    assert "m on 1 x ml.g5.xlarge in B" in notes
     assert "in one run only: 1 streams" in notes
 
 
@@ -176,6 +179,9 @@ def test_a_file_that_is_no_report_is_bad_input(whole_report: Callable[..., Path]
     for content, message in (
         ("{", "no JSON"),
         ("[]", "no report of the format"),
+        ("[" * 100_000, "no JSON"),
+        (json.dumps(good).replace('"elapsed": 4.0', '"elapsed": NaN', 1), "no JSON"),
+        (json.dumps(good).replace('"elapsed": 4.0', '"elapsed": 1e999', 1), "no JSON"),
         (json.dumps(good | {"format": "sagemaker-voice-bench/2"}), "no report of the format"),
         (json.dumps({name: value for name, value in good.items() if name != "steps"}), "'steps' is a required"),
         (json.dumps(good | {"samples": [{"streams": "one"}]}), r"\$\.samples\[0\]"),
