@@ -151,13 +151,14 @@ def _form(problem: str, *, status: int = 200) -> Response:
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
 :root {{ color-scheme: light dark; font-family: system-ui, sans-serif; }}
 body {{ display: grid; place-items: center; min-height: 90vh; margin: 1rem; }}
-form {{ display: grid; gap: 0.8rem; width: min(22rem, 100%); }}
+main {{ width: min(22rem, 100%); }}
+form {{ display: grid; gap: 0.8rem; }}
 input, button {{ padding: 0.7rem; font: inherit; border-radius: 0.4rem; border: 1px solid #888; }}
 button {{ background: #0f766e; color: #fff; font-weight: 600; cursor: pointer; }}
-</style></head><body><form method="post" action="{LOGIN_PATH}"><h1>Voice</h1>{said}
+</style></head><body><main><form method="post" action="{LOGIN_PATH}"><h1>Voice</h1>{said}
 <label for="password">Password</label>
 <input id="password" name="password" type="password" autocomplete="current-password" required autofocus>
-<button>Log in</button></form></body></html>""",
+<button>Log in</button></form></main></body></html>""",
         status_code=status,
         headers={**SECURITY_HEADERS, "cache-control": "no-store"},
     )
