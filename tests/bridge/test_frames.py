@@ -24,6 +24,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.written = b""
+        self.is_read = True
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -34,6 +35,12 @@ class Wire:
     def close(self) -> None: ...
 
     def write_eof(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
 
 def socket_of(side: Side) -> tuple[WebSocket, Wire, list[bytes]]:
@@ -118,3 +125,20 @@ def test_a_frame_too_large_is_known_by_its_head() -> None:
     assert frame_bounds(frame[:4], 199) == (0, 4), "all there is, for the core to refuse"
     assert text_of(frame, 8, masked=True) == b"x" * 200
     assert text_of(frame, 8, masked=False) is None
+
+
+async def test_a_side_is_read_only_while_the_others_take_what_it_gives_and_wants() -> None:
+    """Messages go to the other side; pongs go back, and must not pile up for a peer that pings and reads nothing."""
+    socket, wire, _ = socket_of(Side.SERVER)
+    other, other_wire, _ = socket_of(Side.CLIENT)
+    socket.other, other.other = other, socket
+    socket.pause_writing()
+    assert (wire.is_read, other_wire.is_read) == (True, False)
+    socket.receive(Frame(Opcode.PING, b"").serialize(mask=True, extensions=[]))
+    assert (wire.is_read, other_wire.is_read) == (False, False)
+    socket.resume_writing()
+    assert (wire.is_read, other_wire.is_read) == (True, True)
+    other.pause_writing()
+    socket.pause_writing()
+    socket.resume_writing()
+    assert (wire.is_read, other_wire.is_read) == (False, True), "the other side still takes nothing"
