@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from voice_client.audio.pcm import first_audible_sample
-from voice_client.protocol.speech import SAMPLE_RATE_HZ
+from voice_client.protocol.speech import BYTES_PER_SECOND, SAMPLE_RATE_HZ
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class TurnClock:
         self._final_text = final_text
         self._first_token: float | None = None
         self._first_sound: float | None = None
+        self._played_until = 0.0
+        """When a player that begins at once has played what came until now."""
 
     def token(self, now: float) -> None:
         """Note words of the reply; the first count."""
@@ -50,9 +52,13 @@ class TurnClock:
 
     def audio(self, pcm: bytes, now: float) -> bool:
         """Note audio of the reply; returns whether it holds the first audible sample."""
-        if self._first_sound is not None or (sample := first_audible_sample(pcm)) is None:
+        if self._first_sound is not None:
             return False
-        self._first_sound = now + sample / SAMPLE_RATE_HZ
+        starts = max(now, self._played_until)  # silence that came faster than it is played is waited for all the same
+        self._played_until = starts + len(pcm) / BYTES_PER_SECOND
+        if (sample := first_audible_sample(pcm)) is None:
+            return False
+        self._first_sound = starts + sample / SAMPLE_RATE_HZ
         return True
 
     def result(self, *, interrupted: bool = False) -> TurnMetrics:

@@ -22,7 +22,7 @@ from voice_client.session.conversation_events import (
     UserStartedSpeaking,
     UserTurn,
 )
-from voice_client.session.conversation_metrics import TurnMetrics
+from voice_client.session.conversation_metrics import TurnClock, TurnMetrics
 from voice_client.session.conversation_settings import BargeIn, ConversationSettings
 from voice_client.session.events import Final, TranscriptEvent
 from voice_client.ui.browser_audio import BrowserMicrophone
@@ -256,6 +256,18 @@ async def test_the_caller_may_stop_the_voice_and_leave_at_any_moment(
             await anext(talking.converse(talk(0.4)))
         await events.aclose()  # type: ignore[attr-defined]
     # The fixture `nothing_left_behind` sees that no task goes on.
+
+
+def test_silence_in_front_of_an_answer_is_part_of_the_wait_however_fast_it_came() -> None:
+    clock = TurnClock(0, speech_end=10.0, final_text=10.5)
+    clock.token(10.5)
+    silence, tone = bytes(24_000), b"\x00\x20" * 1200
+    assert not clock.audio(silence, 10.6)  # half a second each, all at once
+    assert not clock.audio(silence, 10.6)
+    assert clock.audio(bytes(4_800) + tone, 10.6)
+    assert not clock.audio(tone, 10.7), "it is told once"
+
+    assert clock.result().total_ms == pytest.approx(600 + 1000 + 100)
 
 
 def test_settings_that_cannot_be_are_named_together() -> None:
