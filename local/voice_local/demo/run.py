@@ -57,7 +57,8 @@ class Demo:
         began = time.monotonic()
         with self._display.step("Local cloud") as step:
             cloud = cloud_process.start()
-            step.outcome = f"control plane {cloud.control_plane}, data plane {cloud.data_plane}"
+            control, data = (url.partition("//")[2] for url in (cloud.control_plane, cloud.data_plane))
+            step.outcome = f"control plane {control}, data plane {data}"
         deployment = self._deployment(cloud)
         voice = VoiceCommand(self._options.voice, cloud.environment(os.environ), self._log)
         with cloud_process.needed(deployment.cancel, voice.cancel), _errors_of_the_cloud(self._log):
@@ -106,7 +107,9 @@ class Demo:
         sentence = spoken_sentences()
         with self._display.step("voice speak") as step:
             said = voice.result("speak", sentence, "-o", str(self._spoken), "--stage", self._options.stage, show=False)
-            step.outcome = f"{self._spoken}, {said['metrics']['seconds']:.1f} s"
+            folder = self._options.project_dir
+            shown = self._spoken.relative_to(folder) if self._spoken.is_relative_to(folder) else self._spoken
+            step.outcome = f"{said['metrics']['seconds']:.1f} s, in {shown}"
         self._display.details({"text": sentence})
         return sentence, said
 
@@ -120,7 +123,7 @@ class Demo:
         with self._display.step("cdk destroy --all") as step:
             deployment.destroy(showing(step))
             deleted = inventory.delete_assets()
-            step.outcome = f"with the {len(deleted)} assets that bootstrap's bucket and repository kept"
+            step.outcome = f"and the {len(deleted)} assets in bootstrap's bucket and repository"
         with self._display.step("Nothing is left") as step:
             found = inventory.resources()
             left_over = [resource for resource in found if not resource.bootstrap]
