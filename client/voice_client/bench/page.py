@@ -42,7 +42,7 @@ td:nth-child(2), th:nth-child(2) { text-align: left; }
 @media (max-width: 640px) { main { padding: 12px 8px 24px; } section { padding: 12px; } }
 @media print {
   body { background: #fff; } main { max-width: none; padding: 0; }
-  section { break-inside: avoid; } table { font-size: 10px; } th, td { padding-right: 6px; }
+  section { break-inside: avoid; } table { font-size: 9px; } th, td { padding-right: 5px; } th { white-space: normal; }
   .wide { overflow: visible; } .wide svg { min-width: 0; }
 }
 """
