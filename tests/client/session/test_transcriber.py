@@ -263,6 +263,31 @@ class TestServersThatMisbehave:
         assert isinstance(error.value.__cause__, DeadlineError)
         assert error.value.text_so_far == "half a "
 
+    async def test_a_done_that_never_comes_is_asked_for_anew(self, scripted: Callable[..., Any], sound: Any) -> None:
+        sockets = 0
+
+        async def behave(socket: ServerConnection) -> None:
+            nonlocal sockets
+            sockets += 1
+            number = sockets
+            await self.created(socket)
+            await socket.send('{"type": "transcription.delta", "delta": "all"}')
+            async for message in socket:
+                if "final" in str(message) and number > 1:
+                    await socket.send('{"type": "transcription.done", "text": "all of it", "usage": null}')
+
+        source = sound(1.0)
+        settings = TranscriberSettings(paced=False, done_silence=0.5)
+        endpoint = await scripted(behave)
+        async with Transcriber(endpoint, model=MODEL, settings=settings, retry=QUICK_RETRY) as ear:
+            events = await hear(ear, source)
+            (final,) = [event for event in events if isinstance(event, Final)]
+            assert final.text == "all of it"
+            assert [event.kind for event in events if isinstance(event, Notice)] == ["reconnecting"]
+            assert [audio_of(stream.sent) for stream in endpoint.streams] == [source.pcm, source.pcm]
+            assert (await hear(ear, source))[-1].text == "all of it"
+        assert sockets == 2
+
     async def test_empty_deltas_for_ever_after_the_end(self, scripted: Callable[..., Any], sound: Any) -> None:
         async def behave(socket: ServerConnection) -> None:
             await self.created(socket)
