@@ -42,7 +42,6 @@ class Step:
         """Stop the spinner while a child process writes to the terminal itself; False where there is none."""
         if self._status is not None:
             self._status.stop()
-            self._console.print(f"  [dim]… {escape(self._title)}[/dim]", highlight=False)
         try:
             yield self._status is not None
         finally:
