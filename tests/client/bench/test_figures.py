@@ -250,7 +250,7 @@ class Quick:
         return Outcome(1.0, 0.0, {"rtf": 0.1}, underruns=0)
 
 
-@pytest.mark.parametrize("calls_per_second", [None, 20.0])
+@pytest.mark.parametrize("calls_per_second", [None, 10.0])
 async def test_a_call_counts_from_when_it_was_due_however_long_its_stream_takes_to_open(
     calls_per_second: float | None,
 ) -> None:
@@ -258,13 +258,13 @@ async def test_a_call_counts_from_when_it_was_due_however_long_its_stream_takes_
 
     @asynccontextmanager
     async def make() -> AsyncIterator[Quick]:
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(1.5)
         yield Quick()
 
     loop = asyncio.get_running_loop()
     samples: list[Sample] = []
     now, stop = loop.time(), asyncio.Event()
-    window = {"starts_at": now, "ramp": 0.0, "window_from": now, "window_to": now + 0.5}
+    window = {"starts_at": now, "ramp": 0.0, "window_from": now, "window_to": now + 1.0}
     part = Step(4, (0, 1, 2, 3), calls_per_second=calls_per_second, seed=1, **window)
     load = StepLoad(part, make, items=1, kind="tts", emit=samples.append)
     async with asyncio.timeout(30):
@@ -274,7 +274,7 @@ async def test_a_call_counts_from_when_it_was_due_however_long_its_stream_takes_
     if calls_per_second is None:
         assert {sample.caller for sample in counted} == {0, 1, 2, 3}
     assert len(counted) >= 4
-    assert all(sample.began < 0.5 and sample.elapsed >= 0.8 for sample in counted)
+    assert all(sample.began < 1.0 and sample.elapsed >= 1.5 for sample in counted)
 
 
 async def test_a_stall_counts_for_as_long_as_it_lasted() -> None:
