@@ -123,7 +123,7 @@ def test_a_certificate_that_is_not_trusted_is_4(voice_here: Any, stt: Any, recor
     assert "certificate" in result.stderr
 
 
-def test_a_killed_container_is_4_within_5_seconds(
+def test_a_killed_container_is_4_before_any_deadline(
     voice: Any, mortal_stt: Any, recording: Callable[[float], Path]
 ) -> None:
     process = voice.start("transcribe", recording(20.0), "--no-retry", *mortal_stt.options, **mortal_stt.environment)
@@ -131,7 +131,7 @@ def test_a_killed_container_is_4_within_5_seconds(
     mortal_stt.kill_container()
     killed = time.monotonic()
     output, errors = process.communicate(timeout=30)
-    assert time.monotonic() - killed < 5
+    assert time.monotonic() - killed < 9  # the shortest deadline that could tell it instead is 10 s
     assert process.returncode == 4, errors
     assert not output
     assert b"interrupted" in errors
