@@ -18,7 +18,7 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stacks.settings import load_settings, read_context
+from stacks.settings import SettingsError, load_settings, read_context
 from tests.e2e.deployed_cloud import ROOT, deployed_cloud
 from tests.integration.cost import cost_line
 from tests.integration.measuring import Measuring
@@ -56,8 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
     target, stage = config.getoption("--target"), config.getoption("--stage")
     if config.getoption("--keep") and config.getoption("--destroy"):
         raise pytest.UsageError("--keep and --destroy exclude each other")
-    if target == "aws" and (missing := _missing_account()):
+    try:
         settings = load_settings(read_context(ROOT / "cdk.json"), stage)
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from error
+    if target == "aws" and (missing := _missing_account()):
         config.stash[_NO_ACCOUNT] = f"no AWS credentials: {missing}; {cost_line(settings)}"
         return
     if config.option.collectonly:
