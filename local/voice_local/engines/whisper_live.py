@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from voice_local.engines.interfaces import STT_SAMPLE_RATE, EngineUnavailableError, Samples
 from voice_local.engines.voice_activity import WINDOW_SAMPLES, SileroSession, VoiceActivity, load_silero
-from voice_local.engines.whisper_weights import whisper_weights
+from voice_local.engines.whisper_weights import WHISPER_BASE, PackagedWhisper, whisper_weights
 from voice_local.engines.word_alignment import agreed_prefix, split_words, words_after
 
 type Audio = NDArray[np.float32]
@@ -66,15 +66,21 @@ class LiveSettings:
     """Hears the first second of a segment far better than 1; more costs time and gains nothing measurable."""
     mel_window: float = 6.0
     """Shortest window given to Whisper. It is trained on 30 s; a fifth of that costs a fifth and changes little."""
+    short_speech: float = 2.0
+    short_speech_window: float = 9.0
+    """The same for speech up to `short_speech`: a word or two in 6 s is often said twice (17 of 60 one-word answers,
+    none in 9 s; base)."""
     mel_padding: float = 3.0
     """Silence after the speech in that window; with much less, Whisper says the sentence twice."""
     words_held_back: int = 1
     """The last words of a run are cut off by the end of the audio: never given out from an open segment."""
     shortest_speech: float = 0.2
     """A remainder at the end that is shorter holds no word."""
-    silence_no_speech: float = 0.6
+    silence_no_speech: float = 0.45
     silence_log_probability: float = -1.0
-    """Whisper's own rule (openai/whisper transcribe.py): a text this unlikely, in audio this silent, is invented."""
+    """Whisper's own rule (openai/whisper transcribe.py): a text this unlikely, in audio this silent, is invented. Its
+    0.6 lets through most of what base hears in a hum or a tone, at 0.43 to 0.6; its single words lie at 0.32 at most,
+    those of tiny.en at 0.44."""
 
 
 class WhisperLive:
@@ -93,22 +99,26 @@ class WhisperLive:
 
     @classmethod
     def load(
-        cls, *, model_folder: Path | None = None, language: str = "en", settings: LiveSettings | None = None
+        cls,
+        model: Path | PackagedWhisper = WHISPER_BASE,
+        *,
+        language: str = "en",
+        settings: LiveSettings | None = None,
     ) -> Self:
         """Load the weights and run the model once (about 1.5 s).
 
         Args:
-            model_folder: CTranslate2 Whisper model of one's own; None for the base model of the extra `local`.
+            model: which one; the folder of a CTranslate2 Whisper model of one's own.
             language: code of the language that will be spoken, such as `en`.
             settings: when to run the model; None for the defaults.
 
         Raises:
-            EngineUnavailableError: the weights are missing or damaged, or the language is unknown.
+            EngineUnavailableError: the weights are missing or damaged, or the model does not know the language.
         """
         settings = settings or LiveSettings()
-        weights = whisper_weights(model_folder)
+        weights = whisper_weights(model)
         try:
-            model = WhisperModel(
+            whisper = WhisperModel(
                 weights.name,
                 device="cpu",
                 compute_type="int8",
@@ -117,7 +127,8 @@ class WhisperLive:
                 local_files_only=True,
                 files=weights.files,
             )
-            engine = cls(model, load_silero(), language, settings)
+            _check_language(whisper, language)
+            engine = cls(whisper, load_silero(), language, settings)
         except (RuntimeError, ValueError, OSError) as problem:
             raise EngineUnavailableError(f"Whisper cannot be loaded from {weights.name}: {problem}") from problem
         engine.words(np.zeros(STT_SAMPLE_RATE, dtype=np.float32))
@@ -148,7 +159,9 @@ class WhisperLive:
     def _run(self, audio: Audio) -> list[str]:
         features = self._model.feature_extractor(audio)
         padded = features.shape[1] + int(self._settings.mel_padding * _MEL_FRAMES_PER_SECOND)
-        wanted = max(int(self._settings.mel_window * _MEL_FRAMES_PER_SECOND), padded)
+        short = len(audio) <= self._settings.short_speech * STT_SAMPLE_RATE
+        window_seconds = self._settings.short_speech_window if short else self._settings.mel_window
+        wanted = max(int(window_seconds * _MEL_FRAMES_PER_SECOND), padded)
         frames = min(wanted + wanted % 2, 30 * _MEL_FRAMES_PER_SECOND)
         window = np.zeros((1, features.shape[0], frames), dtype=np.float32)
         heard = min(frames, features.shape[1])
@@ -168,6 +181,12 @@ class WhisperLive:
             and result.scores[0] < self._settings.silence_log_probability
         )
         return [] if invented else split_words(str(self._tokenizer.decode(result.sequences_ids[0])))
+
+
+def _check_language(whisper: WhisperModel, language: str) -> None:
+    """Raise `ValueError` for a language that a model of English alone would take for English."""
+    if not whisper.model.is_multilingual and language != "en":
+        raise ValueError(f"it knows no language but English, not {language!r}")
 
 
 @dataclass(slots=True)

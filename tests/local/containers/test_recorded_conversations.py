@@ -31,6 +31,19 @@ def test_the_recordings_are_all_there() -> None:
     assert counts == {"vLLM 0.27.1": 22, "vLLM 0.17.1": 22, "vLLM-Omni 0.26.0": 30}
 
 
+def test_whatever_holds_a_trap_is_there() -> None:
+    """README.md beside this file says which scenario or test holds the stand-ins to each trap."""
+    folder = Path(__file__).parent
+    held_by = [line.split(" | ")[-1] for line in (folder / "README.md").read_text("utf-8").splitlines() if "|" in line]
+    scenarios = set(re.findall(r'"(.+?)"', "\n".join(held_by)))
+    tests = set(re.findall(r"`(test_\w+)`", "\n".join(held_by)))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
+    assert len(scenarios) > 30
+    assert len(tests) > 10
+    assert scenarios <= {sample["scenario"] for sample in SAMPLES}
+    assert tests <= set(re.findall(r"def (test_\w+)\(", code))
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample['server']}: {sample['scenario']}")
 async def test_same_events_in_the_same_order(sample: dict[str, Any], request: pytest.FixtureRequest) -> None:
     server = request.getfixturevalue(FIXTURES[sample["server"]])

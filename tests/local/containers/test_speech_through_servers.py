@@ -18,6 +18,7 @@ import soxr
 from numpy.typing import NDArray
 from websockets.asyncio.client import connect
 
+from tests.local.engines.no_speech import NO_SPEECH
 from voice_local.word_error_rate import word_error_rate
 
 pytestmark = pytest.mark.engines
@@ -46,6 +47,11 @@ class Heard:
     text: str
     deltas: list[str]
     words_before_the_end: int
+
+
+def recording(name: str) -> NDArray[np.int16]:
+    with wave.open(str(RECORDINGS / name)) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
 
 
 async def hear(server: Any, samples: NDArray[np.int16], times_real_time: float = TIMES_REAL_TIME) -> Heard:
@@ -81,8 +87,7 @@ async def test_human_recordings_become_text_while_they_are_read(ear: Any) -> Non
     texts = []
     words_before_the_end = 0
     for name in transcripts:
-        with wave.open(str(RECORDINGS / name)) as file:
-            samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+        samples = recording(name)
         heard = await hear(ear, samples)
         assert "".join(heard.deltas) == heard.text
         assert len(heard.deltas) >= len(samples) // 1280
@@ -92,6 +97,35 @@ async def test_human_recordings_become_text_while_they_are_read(ear: Any) -> Non
     assert word_error_rate(spoken, " ".join(texts)) <= 0.08
     # How many depends on how busy the machine is; that there are some is what live means.
     assert words_before_the_end >= 5
+
+
+async def test_minutes_of_silence_noise_and_tones_hold_no_words(ear: Any) -> None:
+    for name in ("silence", "soft noise", "rumble", "chord"):
+        heard = await hear(ear, NO_SPEECH[name], times_real_time=1000)
+        assert heard.text == "", name
+        assert not any(heard.deltas)
+
+
+async def test_a_caller_that_breaks_off_takes_no_word_from_two_others(ear: Any) -> None:
+    transcripts: dict[str, str] = json.loads((RECORDINGS / "transcripts.json").read_text(encoding="utf-8"))
+    names = sorted(transcripts, key=lambda name: (RECORDINGS / name).stat().st_size)[:2]
+
+    async def break_off() -> None:
+        stream = await connect(ear.url("/v1/realtime"), compression=None)
+        for event in ({"type": "session.update", "model": VOXTRAL}, {"type": "input_audio_buffer.commit"}):
+            await stream.send(json.dumps(event))
+        audio = base64.b64encode(recording(names[1])[:32_000].tobytes()).decode()
+        await stream.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+        async with asyncio.timeout(60):
+            while json.loads(await stream.recv())["type"] != "transcription.delta":
+                pass
+        stream.transport.abort()
+
+    async with asyncio.TaskGroup() as callers:
+        heard = {name: callers.create_task(hear(ear, recording(name))) for name in names}
+        callers.create_task(break_off())
+    for name, one in heard.items():
+        assert word_error_rate(transcripts[name], one.result().text) <= 0.25, one.result().text
 
 
 async def test_what_is_spoken_is_understood(ear: Any, voice: Any) -> None:

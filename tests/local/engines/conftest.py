@@ -10,13 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 from voice_local.engines.whisper_live import WhisperLive
+from voice_local.engines.whisper_weights import WHISPER_TINY
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 
 @pytest.fixture(scope="session")
 def whisper() -> WhisperLive:
-    return WhisperLive.load()
+    """The smallest, for quick tests; base is asked through its server (tests/local/containers), and in soak."""
+    return WhisperLive.load(WHISPER_TINY)
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,25 @@ async def test_three_sessions_at_once_hear_minutes_of_speech_and_never_take_a_wo
     assert all(words > 0 for _, words in live), "some words of each came before its end, however busy the model was"
 
 
+async def test_a_short_answer_is_heard_once() -> None:
+    """Whisper likes to say it twice when it is given little silence after it."""
+    answers = ("Yes.", "No.", "Please.", "I am here.", "Help!", "Right.", "Next.", "Stop!")
+    voice = PiperVoice()
+    await voice.start()
+    clips = [for_the_ear(await spoken(voice, text, name)) for text in answers for name in ("vivian", "uncle_fu")]
+    await voice.aclose()
+    whisper = await asyncio.to_thread(WhisperLive.load)
+    pause = np.zeros(8_000, dtype=np.int16)
+    heard = []
+    for clip in clips:
+        session, samples = whisper.begin(), np.concatenate([pause, clip, pause, pause])
+        given = [session.feed(samples[start : start + PIECE]) for start in range(0, len(samples), PIECE)]
+        heard.append("".join(given) + session.finish())
+    print(heard)
+    counts = [len(normalized(text).split()) for text in heard]
+    assert sum(counts) <= 1.2 * sum(len(text.split()) for text in answers) * 2, heard
+
+
 async def test_no_two_of_the_nine_voices_sound_the_same() -> None:
     """Told without chance: otherwise the same sentence comes out up to a tenth higher or lower from time to time."""
     text = "Nine voices say one sentence, and no two of them sound the same. This is the second sentence that they say."

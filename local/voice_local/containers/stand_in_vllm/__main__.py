@@ -1,7 +1,7 @@
 """`python -m voice_local.containers.stand_in_vllm serve MODEL --port N ...`, in the place of `vllm serve`.
 
 Environment:
-    VOICE_LOCAL_STT_ENGINE: `whisper` (default) or `deterministic`.
+    VOICE_LOCAL_STT_ENGINE: `whisper` (default), `whisper-tiny` (quicker, English only) or `deterministic`.
     VOICE_LOCAL_VLLM_RELEASE: `0.27` (default) or `0.17`.
     VOICE_LOCAL_WHISPER_MODEL: folder of a CTranslate2 Whisper model of one's own.
     VOICE_LOCAL_STT_LANGUAGE: code of the spoken language, `en` by default.
@@ -82,21 +82,23 @@ def load_transcriber(environment: Mapping[str, str]) -> Transcriber:
     name = environment.get("VOICE_LOCAL_STT_ENGINE", "whisper")
     if name == "deterministic":
         return AudioLengthTranscriber()
-    if name == "whisper":
+    if name in {"whisper", "whisper-tiny"}:
         # Imported late: the deterministic engine works without the speech packages.
         try:
             from voice_local.engines.whisper_live import WhisperLive  # noqa: PLC0415
+            from voice_local.engines.whisper_weights import WHISPER_BASE, WHISPER_TINY  # noqa: PLC0415
         except ModuleNotFoundError as problem:
             raise EngineUnavailableError(
                 f"The Whisper engine needs the package {problem.name}: install sagemaker-voice with the extra `local`"
             ) from problem
 
+        packaged = WHISPER_TINY if name == "whisper-tiny" else WHISPER_BASE
         folder = environment.get("VOICE_LOCAL_WHISPER_MODEL")
         return WhisperLive.load(
-            model_folder=Path(folder) if folder else None,
+            Path(folder) if folder else packaged,
             language=environment.get("VOICE_LOCAL_STT_LANGUAGE", "en"),
         )
-    raise EngineUnavailableError(f"VOICE_LOCAL_STT_ENGINE must be whisper or deterministic, not {name!r}")
+    raise EngineUnavailableError(f"VOICE_LOCAL_STT_ENGINE must be whisper, whisper-tiny or deterministic, not {name!r}")
 
 
 if __name__ == "__main__":
