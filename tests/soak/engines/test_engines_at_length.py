@@ -30,6 +30,10 @@ async def spoken(voice: PiperVoice, text: str, name: str = "vivian", language: s
     return np.frombuffer(b"".join(pieces), dtype="<i2")
 
 
+def word_count(text: str) -> int:
+    return len(normalized(text).split())
+
+
 def for_the_ear(samples: NDArray[np.int16]) -> NDArray[np.int16]:
     return np.clip(soxr.resample(samples.astype(np.float32), 24_000, 16_000), -32768, 32767).astype(np.int16)
 
@@ -64,9 +68,9 @@ async def test_three_sessions_at_once_hear_minutes_of_speech_and_never_take_a_wo
 
 
 async def test_a_short_answer_is_heard_once() -> None:
-    """Whisper likes to say it twice when it is given little silence after it."""
+    """Whisper likes to say it twice when it is given little silence after it. Told without chance."""
     answers = ("Yes.", "No.", "Please.", "I am here.", "Help!", "Right.", "Next.", "Stop!")
-    voice = PiperVoice()
+    voice = PiperVoice(variation=0)
     await voice.start()
     clips = [for_the_ear(await spoken(voice, text, name)) for text in answers for name in ("vivian", "uncle_fu")]
     await voice.aclose()
@@ -78,8 +82,9 @@ async def test_a_short_answer_is_heard_once() -> None:
         given = [session.feed(samples[start : start + PIECE]) for start in range(0, len(samples), PIECE)]
         heard.append("".join(given) + session.finish())
     print(heard)
-    counts = [len(normalized(text).split()) for text in heard]
-    assert sum(counts) <= 1.2 * sum(len(text.split()) for text in answers) * 2, heard
+    said = [text for text in answers for _ in range(2)]
+    twice = [text for wanted, text in zip(said, heard, strict=True) if word_count(text) > word_count(wanted)]
+    assert len(twice) <= 1, heard
 
 
 async def test_no_two_of_the_nine_voices_sound_the_same() -> None:
