@@ -156,15 +156,16 @@ async def test_the_local_cloud_takes_faults_on_its_command_line_and_while_it_run
     assert process.stdout is not None
     try:
         ready = json.loads(await asyncio.wait_for(process.stdout.readline(), STARTING))
+        which = ("--process", str(process.pid))  # the cloud of a test is nobody's own
         headers = {"authorization": f"Bearer {ready['admin_token']}"}
         async with httpx.AsyncClient(trust_env=False, headers=headers) as client:
-            code, said = await voice_local("fault", "go-away", "stall,seconds=2")
+            code, said = await voice_local("fault", *which, "go-away", "stall,seconds=2")
             assert (code, said.count("armed")) == (0, 4)
-            code, said = await voice_local("fault", "go-far-away")
+            code, said = await voice_local("fault", *which, "go-far-away")
             assert (code, "kind must be one of" in said) == (1, True)
             armed = (await client.get(ready["faults"])).json()["armed"]
             assert [each["fault"]["kind"] for each in armed] == ["refuse", "delay", "go-away", "stall"]
-            code, said = await voice_local("fault", "--clear")
+            code, said = await voice_local("fault", *which, "--clear")
             assert (code, said) == (0, "")
     finally:
         process.stdin.close()
