@@ -68,8 +68,8 @@ class LiveSettings:
     """Shortest window given to Whisper. It is trained on 30 s; a fifth of that costs a fifth and changes little."""
     short_speech: float = 2.0
     short_speech_window: float = 9.0
-    """The same for speech up to `short_speech`: a word or two in 6 s is often said twice (17 of 60 one-word answers,
-    none in 9 s; base)."""
+    """The same for a closed segment of up to `short_speech`: a word or two in 6 s is often said twice (17 of 60 answers
+    of one word, none in 9 s; base). Runs on open segments stay quick: nothing is given out on the word of one alone."""
     mel_padding: float = 3.0
     """Silence after the speech in that window; with much less, Whisper says the sentence twice."""
     words_held_back: int = 1
@@ -147,21 +147,23 @@ class WhisperLive:
         finally:
             self._slots.release()
 
-    def words(self, audio: Audio) -> list[str]:
+    def words(self, audio: Audio, window: float | None = None) -> list[str]:
         """Transcribe up to 30 s of 16 kHz audio; blocks for 0.1 s to 0.3 s, longer when others are at it.
+
+        Args:
+            audio: what to transcribe.
+            window: shortest window in seconds that is given to Whisper; None for that of the settings.
 
         Returns:
             The words, each with what separates it from the one before (`split_words`).
         """
         with self._slots:
-            return self._run(audio)
+            return self._run(audio, window)
 
-    def _run(self, audio: Audio) -> list[str]:
+    def _run(self, audio: Audio, window_seconds: float | None = None) -> list[str]:
         features = self._model.feature_extractor(audio)
         padded = features.shape[1] + int(self._settings.mel_padding * _MEL_FRAMES_PER_SECOND)
-        short = len(audio) <= self._settings.short_speech * STT_SAMPLE_RATE
-        window_seconds = self._settings.short_speech_window if short else self._settings.mel_window
-        wanted = max(int(window_seconds * _MEL_FRAMES_PER_SECOND), padded)
+        wanted = max(int((window_seconds or self._settings.mel_window) * _MEL_FRAMES_PER_SECOND), padded)
         frames = min(wanted + wanted % 2, 30 * _MEL_FRAMES_PER_SECOND)
         window = np.zeros((1, features.shape[0], frames), dtype=np.float32)
         heard = min(frames, features.shape[1])
@@ -304,11 +306,16 @@ class LiveTranscription:
         new: list[str] = []
         for segment in self._closed:
             if segment.samples >= self._settings.shortest_speech * STT_SAMPLE_RATE:
-                # A run that has already heard all the speech need not be repeated.
-                words = self._engine.words(segment.audio()) if segment.speech_since_run else segment.last_run
-                new += words_after(segment.given, words)
+                new += words_after(segment.given, self._last_words(segment))
         self._closed.clear()
         return new
+
+    def _last_words(self, segment: _Segment) -> list[str]:
+        settings = self._settings
+        if segment.samples <= settings.short_speech * STT_SAMPLE_RATE:
+            return self._engine.words(segment.audio(), settings.short_speech_window)
+        # A run that has already heard all the speech need not be repeated.
+        return self._engine.words(segment.audio()) if segment.speech_since_run else segment.last_run
 
     def _as_text(self, words: list[str]) -> str:
         text = "".join(words)

@@ -33,9 +33,9 @@ def counted_runs(whisper: WhisperLive, monkeypatch: pytest.MonkeyPatch) -> list[
     runs: list[int] = []
     run = whisper._run
 
-    def counted(audio: NDArray[np.float32]) -> list[str]:
+    def counted(audio: NDArray[np.float32], window_seconds: float | None = None) -> list[str]:
         runs.append(len(audio))
-        return run(audio)
+        return run(audio, window_seconds)
 
     monkeypatch.setattr(whisper, "_run", counted)
     return runs
