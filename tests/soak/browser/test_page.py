@@ -4,9 +4,11 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -186,3 +188,12 @@ def test_the_only_address_is_loopback(web_page: WebPage) -> None:
     port = f"{int(web_page.url.rsplit(':', 1)[1].strip('/')):04X}"
     listening = {line.split()[1] for line in lines[1:] if line.split()[3] == "0A" and line.split()[1].endswith(port)}
     assert listening == {f"0100007F:{port}"}
+
+
+def test_a_page_that_nobody_looks_at_costs_next_to_nothing(stage: Stage) -> None:
+    with serving(stage) as page:
+        time.sleep(1)
+        process = psutil.Process(page.process.pid)
+        before = sum(process.cpu_times()[:2])
+        time.sleep(5)
+        assert sum(process.cpu_times()[:2]) - before <= 0.15, "3 % of a core; looking for work all the time takes 6 %"
