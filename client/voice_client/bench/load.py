@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voice_client.bench.callers import Caller, CallerMaker
 from voice_client.bench.own_load import LoopWatch, OwnLoad
@@ -148,7 +148,6 @@ class StepLoad:
 
     async def _utterance(self, streams: Caller, caller: int, item: int, began: float) -> bool:
         """Play one utterance and give out its sample; returns whether it went well."""
-        step = self._step
         try:
             outcome = await streams.call(item)
         except VoiceError as error:
@@ -156,46 +155,39 @@ class StepLoad:
             return False
         if not self._counts(caller, began):
             return True
-        measured = self._in_window(began)
+        sample = self._sample(caller, item, began, sent=streams.trace.sent_bytes)
         self._emit(
-            Sample(
-                streams=step.streams,
-                caller=caller,
-                item=item,
-                began=began - step.window_from,
-                elapsed=asyncio.get_running_loop().time() - began,
-                measured=measured,
+            replace(
+                sample,
                 audio_seconds=outcome.audio_seconds,
                 spoken_seconds=outcome.spoken_seconds,
                 measures=outcome.measures,
                 word_errors=outcome.words.errors if outcome.words is not None else None,
                 words=outcome.words.words if outcome.words is not None else None,
                 underruns=outcome.underruns,
-                sent_bytes=streams.trace.sent_bytes,
                 received_bytes=streams.trace.received_bytes,
             )
         )
-        if measured and self.timeline is None:
-            self.timeline = Timeline(step.streams, self._kind, sorted(streams.trace.points))
+        if sample.measured and self.timeline is None:
+            self.timeline = Timeline(self._step.streams, self._kind, sorted(streams.trace.points))
         return True
 
     def _failed(self, caller: int, item: int, began: float, error: VoiceError, *, sent: int = 0) -> None:
         if not self._counts(caller, began):
             return
-        step = self._step
         kind, message = described(error)
-        self._emit(
-            Sample(
-                streams=step.streams,
-                caller=caller,
-                item=item,
-                began=began - step.window_from,
-                elapsed=asyncio.get_running_loop().time() - began,
-                measured=self._in_window(began),
-                sent_bytes=sent,
-                error=kind,
-                message=message,
-            )
+        self._emit(replace(self._sample(caller, item, began, sent=sent), error=kind, message=message))
+
+    def _sample(self, caller: int, item: int, began: float, *, sent: int) -> Sample:
+        """Return what is known of every utterance, however it ended."""
+        return Sample(
+            streams=self._step.streams,
+            caller=caller,
+            item=item,
+            began=began - self._step.window_from,
+            elapsed=asyncio.get_running_loop().time() - began,
+            measured=self._in_window(began),
+            sent_bytes=sent,
         )
 
     def _in_window(self, began: float) -> bool:
