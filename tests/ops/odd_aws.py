@@ -1,15 +1,13 @@
 """AWS's APIs as they answer on a bad day: on loopback, with real requests and the services' own forms of an error."""
 
-import http.server
 import json
 import re
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
 from urllib.parse import parse_qs
+
+from tests.ops.loopback_server import LoopbackServer, QuietHandler
 
 IDENTITY = (
     "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::123456789012:user/somebody</Arn>"
@@ -38,34 +36,19 @@ def denied(service: str, operation: str) -> Answer:
     return Answer(403, "AccessDenied" if service in {"iam", "s3", "cloudformation"} else "AccessDeniedException", said)
 
 
-class OddAws:
+class OddAws(LoopbackServer):
     """A server that every client of a session is led to by AWS_ENDPOINT_URL; who the caller is it says as AWS does."""
 
     def __init__(self, choose: Choice) -> None:
         self.choose = choose
         self.asked: list[str] = []
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        super().__init__(self._handler())
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+    def _handler(self) -> type[QuietHandler]:
         odd = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
+        class Handler(QuietHandler):
+            def do_POST(self) -> None:  # noqa: N802 - the name http.server looks for
                 length = int(self.headers.get("Content-Length") or 0)
                 sent = self.rfile.read(length)
                 scope = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/", self.headers.get("Authorization", ""))
@@ -91,8 +74,5 @@ class OddAws:
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
 
         return Handler

@@ -73,7 +73,7 @@ def developer(tmp_path: Path) -> Developer:
 @pytest.mark.parametrize(
     ("place", "variables"),
     [
-        ("home/.pyenv/versions/3.12.9", {}),
+        (str(Path("home", ".pyenv", "versions", "3.12.9")), {}),
         ("elsewhere/pyenv/versions/3.14.0", {"PYENV_ROOT": "elsewhere/pyenv"}),
         ("home/.asdf/installs/python/3.13.1", {}),
         ("tools/asdf/installs/python/3.12.4", {"ASDF_DATA_DIR": "tools/asdf"}),

@@ -4,14 +4,15 @@ import gzip
 import hashlib
 import json
 import re
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
+
+from tests.ops.loopback_server import LoopbackServer, QuietHandler
 
 LARGE = 1_000_000
 """Files from this size on are large ones, as LFS has them: known by their SHA-256, not by git's checksum."""
@@ -58,15 +59,14 @@ class HubServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._hub.server_port}"
+        return self._hub.url
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         for server in (self._hub, self._storage):
-            server.shutdown()
-            server.server_close()
+            server.close()
 
     def _answer_hub(self, request: BaseHTTPRequestHandler) -> None:
         if self.faults.asks_to_wait:
@@ -78,7 +78,7 @@ class HubServer:
             _send(request, 200, json.dumps(self._listing()).encode() if told is None else told)
         elif request.path.startswith(root := f"/{self.model}/resolve/{self.commit}/"):
             request.send_response(302)
-            request.send_header("Location", f"http://127.0.0.1:{self._storage.server_port}/{request.path[len(root) :]}")
+            request.send_header("Location", f"{self._storage.url}/{request.path[len(root) :]}")
             request.send_header("Content-Length", "0")
             request.end_headers()
         else:
@@ -135,17 +135,12 @@ def _sha1(content: bytes) -> str:
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()
 
 
-def _serve(answer: Any) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+def _serve(answer: Any) -> LoopbackServer:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the name http.server looks for
             answer(self)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    return server
+    return LoopbackServer(Handler)
 
 
 def _send(request: BaseHTTPRequestHandler, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:

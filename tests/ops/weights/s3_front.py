@@ -5,10 +5,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
 from urllib.parse import urlsplit
+
+from tests.ops.loopback_server import LoopbackServer, QuietHandler
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ Choice = Callable[[str, str], Refusal | None]
 """From method and path with query to what is answered; None: S3 itself answers."""
 
 
-class S3Front:
+class S3Front(LoopbackServer):
     """Passes requests on to `url`, but for those that `refuse` chooses; keeps what was asked."""
 
     def __init__(self, url: str, refuse: Choice = lambda _method, _path: None, *, delay_seconds: float = 0.0) -> None:
@@ -33,31 +32,19 @@ class S3Front:
         self._behind = urlsplit(url).netloc
         self._refuse = refuse
         self._delay_seconds = delay_seconds
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._handler())
 
     def count(self, method: str, part: str) -> int:
         """Return how many requests of a method had this in their path or query."""
         return sum(1 for asked, path in self.asked if asked == method and part in path)
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[QuietHandler]:
         front = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:
+            def do_GET(self) -> None:  # noqa: N802 - the name http.server looks for
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 front.asked.append((self.command, self.path))
                 if "partNumber=" in self.path and self.command == "PUT":
@@ -88,8 +75,5 @@ class S3Front:
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
 
         return Handler
